@@ -130,7 +130,8 @@ def import_object(name: str, what: str) -> Any:
         raise InputError(f"{what} {name!r}: {error}") from error
     # A module of the user may raise anything, and may try to end the interpreter.
     except (Exception, SystemExit) as error:
-        raise InputError(f"{what} {name!r} cannot be imported ({in_a_line(error)})") from error
+        hidden = "".join(collision_words(error, Path(directory)) for directory in _searched)
+        raise InputError(f"{what} {name!r} cannot be imported ({in_a_line(error)}{hidden})") from error
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
@@ -160,6 +161,38 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
             raise InputError(f"{what} {name!r} raised {in_a_line(error)}") from error
 
     return called
+
+
+def collision_words(error: BaseException, directory: Path) -> str:
+    """Return which package or module of a directory another one of the same name hides, as the end of a sentence.
+
+    It is empty where an error is about something else.
+
+    Parameters
+    ----------
+    error, directory
+        What was raised by an import, or by the use of a module, at any depth; and where the user's code is.
+    """
+    tops = list[str]()
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ImportError) and cause.name:
+            tops.append(cause.name.partition(".")[0])
+        elif isinstance(cause, AttributeError) and isinstance(cause.obj, ModuleType):
+            tops.append(cause.obj.__name__.partition(".")[0])
+        cause = cause.__cause__ or cause.__context__
+    for top in tops:
+        theirs, other = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)])), place_of(top)
+        if theirs is not None and other is not None and Path(theirs).resolve() != Path(other).resolve():
+            ours = " of fl_audit" if top in OWN_PACKAGES else ""
+            return f"; {_home(theirs)} is hidden by {_home(other)}{ours}: both are called {top!r}, so rename the former"
+    return ""
+
+
+def _home(place: str) -> str:
+    """Return the directory of a package by its file, and a module as it is."""
+    path = Path(place)
+    return str(path.parent if path.name == "__init__.py" else path)
 
 
 def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:

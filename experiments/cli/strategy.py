@@ -1,8 +1,7 @@
 """The commands that hold what others built or train to its claim: strategy, review and live."""
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,10 +20,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.user_modules import require_named
-
-if TYPE_CHECKING:
-    from fl_audit.laboratory.findings import Finding
-    from fl_audit.laboratory.trial import Trial
 
 NoiseOption = Annotated[
     float | None,
@@ -80,64 +75,32 @@ def strategy(
     for named in (factory, *(mod or [])):
         require_named(named)
     from experiments.runs.progress import at_work
+    from experiments.trials.strategy_process import StrategyOptions, held_apart
     from fl_audit.laboratory.claim import StatedClaim
-    from fl_audit.laboratory.findings import findings, trial_json
-    from fl_audit.laboratory.trial import QUICK
-    from strategies.games.campaign import hold_to_claim
-    from strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS
-    from strategies.games.subject import subject_of
+    from strategies.games.kinds import BY_NAME
 
-    names = list(BY_NAME)
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
-            require(name in names, f"{flag} {name!r}: accepted are {', '.join(names)}")
+            require(name in BY_NAME, f"{flag} {name!r}: accepted are {', '.join(BY_NAME)}")
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
+    require_number("--processes", processes, "whole numbers from 1")
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
-    claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
-    subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
+    StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
+    wishes = StrategyOptions(
+        factory, str(neighbours), claim_epsilon, claim_delta, claim_noise_multiplier, str(over), rounds, clients,
+        clipping_norm, not clients_clip, tuple(mod or ()), observer, tuple(without or ()),
+        None if only is None else tuple(only), confidence, quick, processes, seconds, seed,
+    )  # fmt: skip
     with at_work(f"games against {factory}"):
-        trial = hold_to_claim(
-            subject,
-            claim,
-            budget=QUICK if quick else None,
-            confidence=confidence,
-            seed=seed,
-            processes=processes,
-            without=without or [],
-            only=only,
-            seconds=math.inf if seconds is None else seconds,
-        )
-    found = findings(trial, WORDS, MENDS, PROVISOS)
-    path = None
-    if out is not None:
-        from experiments.trials.page import write_trial
-
-        path = write_trial(trial, found, factory, out)
+        found = held_apart(wishes, out)
     if as_json:
-        print_json(trial_json(trial, found))
+        print_json(found["trial"])
         return
-    _print(trial, found)
-    if path is not None:
-        print(f"report: {path}")
-
-
-def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
-    from fl_audit.laboratory.findings import opening, refusal_words
-
-    print(opening(trial))
-    for finding in found:
-        if finding.attempt.is_broken:
-            print(f"* {finding.cause}")
-        print(f"* {finding.sentence}")
-        if finding.noise is not None:
-            print(f"    {finding.noise.words}")
-        if finding.attempt.is_broken:
-            for line in finding.attempt.lines:
-                print(f"    {line}")
-            print(f"    Usual mend: {finding.mend}")
-    for said in refusal_words(trial.refusals):
-        print(f"* {said}")
+    for line in found["lines"]:
+        print(line)
+    if found["report"] is not None:
+        print(f"report: {found['report']}")
 
 
 def review(

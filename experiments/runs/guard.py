@@ -2,7 +2,8 @@
 
 Ray starts helper processes that live on when the process that started Ray is killed. This module is also the program of
 the waiting process. It reads from a pipe that only the guarded process holds open, so it notices every kind of end, and
-knows what belongs to the run by an environment variable that all processes of the run inherit.
+knows what belongs to the run by an environment variable that all processes of the run inherit. A temporary directory of
+the run goes with it.
 """
 
 import os

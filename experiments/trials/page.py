@@ -19,6 +19,7 @@ from fl_audit.report.wording import capital
 from fl_audit.whole_files import whole_file
 
 _BINS = 40
+_LOAD = "Make what could not be loaded available, such as packages that are missing here, and review the app again."
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that games are independent. They are corrected for the number of "
     "leads and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."
@@ -73,15 +74,17 @@ def write_page(
     first, _ = trials[0]
     details = "\n".join(_details(trial, found) for trial, found in trials)
     body = f"<dl>{rows}</dl>\n<details><summary>Every game that was followed</summary>\n{details}\n</details>"
+    unseen = bool(values.get("not_loaded"))
+    # A claim about more than was played, or of which a part could not be loaded, is judged otherwise than the games.
+    is_of_games = verdict is first.verdict and not unseen
     page = html_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening="" if verdict is Verdict.NO_PROMISE else _opening(*trials[0]),
+        opening="" if verdict is Verdict.NO_PROMISE or unseen else _opening(*trials[0]),
         body=f"{body}<p>{_NOTICE}</p>",
-        # A claim about more than was played is judged otherwise than the games.
-        banner=verdict_banner(verdict, capital(claim_words(first)) if verdict is first.verdict else headline),
-        step=_next(*trials[0]),
+        banner=verdict_banner(verdict, capital(claim_words(first)) if is_of_games else headline),
+        step=_LOAD if unseen else _next(*trials[0]),
     )
     return _written(page, values, directory)
 

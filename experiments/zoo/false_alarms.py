@@ -11,8 +11,9 @@ release laws are audited by `python -m experiments.studies.verdicts`; the honest
 central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
 """
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -51,8 +52,10 @@ def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tupl
     if processes == 1:
         yield from map(_audit, asked)
         return
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(_audit, asked)
+    # One that dies ends the others with an error, and is not waited for.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_audit, one) for one in asked]):
+            yield done.result()
 
 
 def _read_verdicts(path: Path | None) -> Verdicts:

@@ -230,7 +230,27 @@ _UNREFUTED = {
 
 
 def claim_words(trial: Trial) -> str:
-    """Return what became of the claim, in a sentence that goes on after the verdict."""
+    """Return what became of the claim, in a sentence that goes on after the verdict, and the strongest evidence."""
+    return " ".join(part for part in (_claim_words(trial), evidence_words(trial)) if part)
+
+
+def evidence_words(trial: Trial) -> str:
+    """Return the strongest evidence of a trial that decides nothing, in a sentence; empty where it decides."""
+    if trial.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or trial.knowing is not None or not trial.attempts:
+        return ""
+    readings = [(one, _noise_reading(trial.claim, one)) for one in trial.attempts]
+    # Most of all counts how far the noise falls short for certain, if it is Gaussian, and then how many were told.
+    attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].games))
+    said = (
+        f"The strongest evidence: {attempt.right} of {attempt.games} games of the kind '{attempt.lead.kind}' were "
+        f"guessed right, where the claim allows {trial.claim.success:.1%}"
+    )
+    if noise is None:
+        return f"{said}."
+    return f"{said}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
+
+
+def _claim_words(trial: Trial) -> str:
     broken = sum(attempt.is_broken for attempt in trial.attempts)
     match trial.verdict:
         case Verdict.VIOLATED:
@@ -246,8 +266,10 @@ def claim_words(trial: Trial) -> str:
                 f"{so_far}no game told more than the claim allows ({trial.claim.words}). This is no proof: it covers "
                 f"the games that were played, at their numbers. {reach}"
             )
-        case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
+        case Verdict.INCONCLUSIVE if (trial.untried or trial.unplayed) and not trial.attempts:
             return f"there was no time for the games that try the leads ({trial.claim.words})."
+        case Verdict.INCONCLUSIVE if trial.untried or trial.unplayed:
+            return f"the time was over before enough games were played ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if trial.silent and not trial.attempts:
             never = "no model was released, or what differs never arrived"
             return f"{never}, in any kind of game: nothing was audited ({trial.claim.words}). {trial.hindrance}".strip()

@@ -99,9 +99,7 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
     limits, fresh
         What follows from the claim; how many games may try a lead: few games prove little at a small delta.
     """
-    teaches = np.zeros(len(present), dtype=bool)  # every second game of either truth
-    for side in (True, False):
-        teaches[np.flatnonzero(present == side)[::2]] = True
+    teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(games)
     ranked = list[tuple[float, Limit, str, Floats]]()
     for group, features in groups.items():
@@ -116,6 +114,20 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
         threshold = _best_threshold(rule(groups[group]), present)
         found.append(Lead(kind, group, rule, limit, _method(scores, truth, limit.delta), margin, threshold))
     return sorted(found, key=lambda lead: -lead.margin)
+
+
+def every_second(present: Flags) -> Flags:
+    """Return a mask of every second game of either truth.
+
+    Parameters
+    ----------
+    present
+        Whether D was played, shape (games,).
+    """
+    chosen = np.zeros(len(present), dtype=bool)
+    for side in (True, False):
+        chosen[np.flatnonzero(present == side)[::2]] = True
+    return chosen
 
 
 def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:

@@ -20,11 +20,14 @@ from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bou
 from fl_audit.laboratory.causes import NO_CAUSE, Cause, cause_of, telling_lines
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
-from fl_audit.laboratory.leads import Lead, leads, margin_of
+from fl_audit.laboratory.leads import Lead, every_second, leads, margin_of
 from fl_audit.laboratory.seen import Games
 
 Play = Callable[[str, int, int], tuple[Games, Flags]]
-"""From a kind of game, the number of the first game and how many: what was seen, and whether D was played."""
+"""From a kind of game, the number of the first game and how many: what was seen, and whether D was played.
+
+They are fewer games than were asked for where the time was over before the last of them.
+"""
 Tell = Callable[[str], None]
 """Takes what is going on, in words."""
 
@@ -32,6 +35,9 @@ Tell = Callable[[str], None]
 class OutOfTimeError(Exception):
     """Raised by what plays games if the time for them is over: the trial ends with what it has."""
 
+
+FEWEST_OF_EACH = 10
+"""Games of either truth below which nothing is made of what was played when the time was over."""
 
 CHUNK = 20
 """Games that are played in one go; every part of a budget is a multiple of it."""
@@ -164,8 +170,12 @@ def put_on_trial(
     budget: Budget | None = None,
     confidence: float = 0.95,
     tell: Tell = lambda _: None,
+    keep: Callable[[Trial], None] = lambda _: None,
 ) -> Trial:
     """Hold a claim against games.
+
+    Where the time is over before fresh games try a lead, half of the games that looked for leads try what the other
+    half has found: whatever was played is judged.
 
     Parameters
     ----------
@@ -179,17 +189,20 @@ def put_on_trial(
         How many games; None for the usual number.
     confidence, tell
         Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
+    keep
+        Takes what is to be said if the trial can go on no further, after every lead that was tried.
     """
     budget = budget or Budget()
     refusals, entirely = list[Refusal](), set[str]()
     scout, pilots = min(budget.scout, budget.pilot), 0
 
-    def look(kind: str, games: Games, present: Flags) -> list[Lead]:
-        found = leads(kind, games, present, claim.limits, budget.stages[-1])
+    def look(kind: str, games: Games, present: Flags, fresh: int = budget.stages[-1]) -> list[Lead]:
+        found = leads(kind, games, present, claim.limits, fresh)
         # Numbers beside the model may tell where no game was one; nothing else of such a kind is worth a trial.
         return [lead for lead in found if lead.margin > 0] if kind in silent else found
 
     scouted, unplayed, silent = dict[str, list[Lead]](), tuple[str, ...](), list[str]()
+    looked = dict[str, tuple[Games, Flags]]()
     for place, kind in enumerate(kinds):
         tell(f"looking for leads: {kind} ({place + 1} of {len(kinds)})")
         try:
@@ -197,7 +210,7 @@ def put_on_trial(
         except OutOfTimeError:
             unplayed = tuple(kinds[place:])
             break
-        pilots += scout
+        pilots += len(present)
         if np.any(games.refused):
             one, zero = (float(np.mean(games.refused[which])) for which in (present, ~present))
             refusals.append(Refusal(kind, said(kind), one, zero, is_allowed=kind in malformed))
@@ -207,35 +220,44 @@ def put_on_trial(
                 continue
         if games.share_of_games(present) == 0:
             silent.append(kind)
-        scouted[kind] = look(kind, games, present)
+        scouted[kind], looked[kind] = look(kind, games, present), (games, present)
     left = list[Lead]()
     if scout < budget.pilot:
         closely = _kept(scouted, budget.kept)
         for kind in closely:
             tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):
-                scouted[kind] = look(kind, *play(kind, 0, budget.pilot))
+                games, present = play(kind, 0, budget.pilot)
+                if len(present) > len(looked[kind][1]):
+                    pilots += len(present) - len(looked[kind][1])
+                    scouted[kind], looked[kind] = look(kind, games, present), (games, present)
         left = [lead for lead in _by_bits(scouted)[0] if lead.kind not in closely and lead.margin > 0]
         scouted = {kind: scouted[kind] for kind in closely}
-        pilots += (budget.pilot - scout) * len(closely)
     found, low_bits = _by_bits(scouted)
     # Kinds come plainest first, and equals stay in that order.
     found.sort(key=lambda lead: -round(lead.margin, 1 if budget.plainest else 9))
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     finest = max((lead for lead in low_bits if lead.margin > 0), key=lambda lead: lead.margin, default=None)
     level = (1 - confidence) / max(1, len(chosen) + (finest is not None))
-    attempts = _tried(chosen, play, budget, level, tell)
-    attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
-    verdict = verdict_of(attempts)
-    is_tried = finest is not None and not (budget.until_broken and verdict is Verdict.VIOLATED)
-    floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
-    done = {attempt.lead.kind for attempt in attempts}
-    untried = tuple(lead.kind for lead in chosen if lead.kind not in done) if not budget.until_broken else ()
     passed_over = tuple(lead.kind for lead in (*found[len(chosen) :], *left) if lead.margin > 0)
-    return Trial(
-        claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried,
-        passed_over, tuple(silent), tuple(one.kind for one in refusals if not one.is_allowed and one.kind in entirely),
-    )  # fmt: skip
+
+    def judged(attempts: Sequence[Attempt], floating: Sequence[Attempt] = ()) -> Trial:
+        done = {attempt.lead.kind for attempt in attempts}
+        untried = tuple(lead.kind for lead in chosen if lead.kind not in done) if not budget.until_broken else ()
+        ranked = sorted(attempts, key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
+        return Trial(
+            claim, verdict_of(ranked), tuple(ranked), tuple(refusals), pilots, next(iter(floating), None), unplayed,
+            untried, passed_over, tuple(silent),
+            tuple(one.kind for one in refusals if not one.is_allowed and one.kind in entirely),
+        )  # fmt: skip
+
+    keep(judged(()))
+    attempts = _tried(chosen, play, budget, level, tell, lambda so_far: keep(judged(so_far)))
+    if not attempts and chosen:
+        attempts = _tried_by_halves(looked, look, budget.tried, confidence)
+    is_tried = finest is not None and not (budget.until_broken and verdict_of(attempts) is Verdict.VIOLATED)
+    floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
+    return judged(attempts, floating)
 
 
 def _by_bits(scouted: Mapping[str, list[Lead]]) -> tuple[list[Lead], list[Lead]]:
@@ -252,7 +274,33 @@ def _kept(scouted: Mapping[str, list[Lead]], count: int) -> list[str]:
     return [kind for kind in scouted if kind in best]
 
 
-def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tell: Tell) -> list[Attempt]:
+def _tried_by_halves(
+    looked: Mapping[str, tuple[Games, Flags]],
+    look: Callable[[str, Games, Flags, int], list[Lead]],
+    most: int,
+    confidence: float,
+) -> list[Attempt]:
+    """Return attempts without fresh games: half of the games that looked for leads learns, and the other half tries."""
+    found = list[tuple[Lead, Games, Flags]]()
+    for kind, (games, present) in looked.items():
+        learns = every_second(present)
+        if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
+            ranked = _by_bits({kind: look(kind, games.taken(learns), present[learns], int(np.sum(~learns)))})[0]
+            found += [(lead, games.taken(~learns), present[~learns]) for lead in ranked]
+    # The half that tries a lead had no part in choosing it.
+    found.sort(key=lambda one: -one[0].margin)
+    level = (1 - confidence) / max(1, len(found[:most]))
+    return [_attempt(*one, 1 - level) for one in found[:most]]
+
+
+def _tried(
+    chosen: Sequence[Lead],
+    play: Play,
+    budget: Budget,
+    level: float,
+    tell: Tell,
+    keep: Callable[[list[Attempt]], None] = lambda _: None,
+) -> list[Attempt]:
     """Return the last attempts of leads: stage by stage on fresh games, of which those that tell most see the next."""
     # Which ones these are follows from earlier games, and every stage of a lead has its share of the level anyway.
     first, last = budget.pilot, dict[str, Attempt]()
@@ -264,6 +312,7 @@ def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tel
                 last[lead.kind] = _attempt(lead, *play(lead.kind, first, stage), 1 - share * level)
             except OutOfTimeError:
                 return list(last.values())
+            keep(list(last.values()))
             if budget.until_broken and last[lead.kind].is_broken:
                 return list(last.values())
         going = [lead for lead in going if not last[lead.kind].is_broken]

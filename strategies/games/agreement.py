@@ -38,7 +38,8 @@ class Agreement:
     Raises
     ------
     InputError
-        If a number is out of its range, or an update is crafted where the claim is about records.
+        If a number is out of its range, or an update is crafted where the claim is about records: when it is made,
+        since nothing has been trained then.
     """
 
     claim: StatedClaim  # what the app claims; its rounds are those of a game, whatever the app's own training has
@@ -68,6 +69,11 @@ class Agreement:
         require_number("games are", self.games, f"whole numbers from {LESSONS + 1}")
         require_number("confidence is", self.confidence, "numbers above 0.5, below 1")
         require_number("length is", self.length, "numbers above 0 and below 1000000000")
+        # Which contributions are tried follows from the app's strategy: here nothing of it has been trained yet.
+        is_one = self.contribution is not None or self.is_about_records
+        turns = f"since the first {2 * LESSONS} may try two contributions in turn; or from {LESSONS + 1} with"
+        wrong = f"games are {self.games}: accepted are whole numbers from {2 * LESSONS + 1}, {turns} contribution='own'"
+        require(is_one or self.games > 2 * LESSONS, wrong)
         if self.games_per_run is not None:
             require_number("games_per_run is", self.games_per_run, "whole numbers from 1, or None")
         require_number("target is", self.target, "whole numbers from 0")

@@ -4,16 +4,15 @@ A game is one of a strategy with clients in this process, of which each answers 
 """
 
 import math
-import multiprocessing
+import os
+import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -27,9 +26,10 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
-from fl_audit.laboratory.trial import CHUNK, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import CHUNK, FEWEST_OF_EACH, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.arrays import record_of, records_of, shapes_of, with_names
+from strategies.games.crew import crew
 from strategies.games.files import WorkingCopy, apart, outside_words
 from strategies.games.hearing import GameEars, Scene, errors_in, played, telling_names
 from strategies.games.kinds import BY_NAME, FEW, MANY, RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
@@ -38,6 +38,7 @@ from strategies.games.models import Template, others_of, replied, template, temp
 from strategies.games.subject import Local, Observer, Subject, clipped_sum, modified, seed_generators
 from strategies.games.watched import no_news_from_flower, say
 from strategies.grids import FIRST_NODE, RUN_ID, Room
+from strategies.rooms import new_room
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]
@@ -60,8 +61,11 @@ def hold_to_claim(
     only: Sequence[str] | None = None,
     seconds: float = math.inf,
     tell: Tell = lambda _: None,
+    keep: Callable[[Trial], None] = lambda _: None,
 ) -> Trial:
     """Hold a strategy to its claim with thousands of short games; a number out of its range is refused.
+
+    Games that end the process in which they are played count as refused, if there are several processes.
 
     Parameters
     ----------
@@ -78,6 +82,8 @@ def hold_to_claim(
         all that say something about the claim.
     seconds, tell
         How long the games may take, above 0: half of it for those that look for leads; and what takes progress.
+    keep
+        Takes what is to be said if the games can go on no further, after every lead that was tried.
     """
     kinds = [kind for kind in kinds_of(subject, claim) if not {kind.name, kind.plain_name} & set(without)]
     kinds = [kind for kind in kinds if only is None or kind.name in only]
@@ -85,30 +91,31 @@ def hold_to_claim(
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
     asked, failed = dict[str, Asked](), Counter[str]()
-    with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
+    player = _Player(subject, claim, seed)
+    with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
 
         def play(name: str, first: int, count: int) -> tuple[Games, NDArray[np.bool_]]:
             # Games from the first one on look for leads; fresh ones, which try them, have other numbers.
-            until, came = began + (seconds if first else seconds / 2), list[_Chunk]()
-            chunks = [(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)]
-            waiting = iter(play_chunks(chunks))
-            while len(came) < len(chunks):
-                if time.monotonic() > until:
-                    raise OutOfTimeError
-                came.append(next(waiting))
-            seen = [one for games, _, _ in came for one in games]
+            until = began + (seconds if first else seconds / 2)
+            if time.monotonic() > until:
+                raise OutOfTimeError
+            came = players.done([(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)], until)
+            seen = [one for games, _, _ in came.values() for one in games]
+            present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
+            # Which games are missing says nothing of what was seen in the others: the clock has ended them.
+            if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
+                raise OutOfTimeError
             known = asked.get(name, Asked())
             numbers = telling_names(seen)
             asked[name] = Asked(max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers))))
             failed.update(error for one in seen for error in errors_in(one)[:1])
-            outside.update(path for _, _, paths in came for path in paths)
+            outside.update(path for _, _, paths in came.values() for path in paths)
             last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
             model = _model_of(subject, BY_NAME[name])
             reduced = _sketch(model)
-            games = stacked(seen, model.tensors if reduced is None else reduced.columns, numbers)
-            return games, np.concatenate([present for _, present, _ in came])
+            return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
 
-        trial = put_on_trial(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell)
+        trial = put_on_trial(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell, keep)
     if outside:
         say(outside_words(sorted(outside)))
     return replace(trial, asked=asked, hindrance=_hindrance(failed))
@@ -148,51 +155,54 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
     )
 
 
-@contextmanager
-def _players(
-    subject: Subject, claim: StatedClaim, seed: int, processes: int
-) -> Iterator[Callable[[list[tuple[str, int]]], Iterable[_Chunk]]]:
-    """Give what plays chunks, here or on processes that inherit the subject."""
-    with TemporaryDirectory(prefix="fl-audit-") as room:
-        if processes == 1:
-            yield partial(map, _Player(subject, claim, seed, room))
-            return
-        # Strategies are seldom picklable: a forked process has them already.
-        context = multiprocessing.get_context("fork")
-        with context.Pool(processes, _inherit, (subject, claim, seed, room)) as pool:
-            yield lambda chunks: pool.imap(_inherited_chunk, chunks)
-
-
 class _Player:
-    """Plays the games of a chunk: a kind of game and a number."""
+    """Plays the games of a chunk, a kind of game and a number, here or in a copy of this process."""
 
-    def __init__(self, subject: Subject, claim: StatedClaim, seed: int, room: str) -> None:
+    def __init__(self, subject: Subject, claim: StatedClaim, seed: int) -> None:
         self._subject, self._claim, self._seed = subject, claim, seed
-        self._copy = WorkingCopy(Path.cwd(), room=Path(room))
+        self._owner, self._room, self._copies = os.getpid(), new_room(os.getpid()), dict[int, WorkingCopy]()
 
-    def __call__(self, wanted: tuple[str, int]) -> _Chunk:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._room, ignore_errors=True)
+
+    def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
+        """Play a chunk, or as many games of it as there is time for by the monotonic clock."""
+        copy = self._copy_here()
+        draws, present = self._drawn(wanted)
+        seed_generators(draws)
+        games = list[Seen]()
+        with apart(copy):
+            for bit in present:
+                games.append(self._game(wanted, bit, draws).play())
+                copy.tidied(thoroughly=False)
+                if time.monotonic() > until:
+                    break
+        return games, present[: len(games)], copy.outside
+
+    def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
+        """Return what is known of games that ended their process: each of them counts as refused."""
+        draws, present = self._drawn(wanted)
+        said = f"it ended its process {how}"
+        return [self._game(wanted, bit, draws).refused(said) for bit in present], present, []
+
+    def _drawn(self, wanted: tuple[str, int]) -> tuple[np.random.Generator, NDArray[np.bool_]]:
         name, chunk = wanted
         draws = generator(self._seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])
-        present = draws.random(CHUNK) < 0.5
-        seed_generators(draws)
-        games = []
-        with apart(self._copy):
-            for bit in present:
-                games.append(LaboratoryGame(self._subject, self._claim, BY_NAME[name], bool(bit), draws).play())
-                self._copy.tidied(thoroughly=False)
-        return games, present, self._copy.outside
+        return draws, draws.random(CHUNK) < 0.5
 
+    def _game(self, wanted: tuple[str, int], bit: np.bool_, draws: np.random.Generator) -> "LaboratoryGame":
+        return LaboratoryGame(self._subject, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
 
-_INHERITED: list[_Player] = []
-
-
-def _inherit(*of_player: Any) -> None:
-    torch.set_num_threads(1)
-    _INHERITED[:] = [_Player(*of_player)]
-
-
-def _inherited_chunk(wanted: tuple[str, int]) -> _Chunk:
-    return _INHERITED[0](wanted)
+    def _copy_here(self) -> WorkingCopy:
+        """Return the working copy of this process, which is made when it first plays."""
+        here = os.getpid()
+        if here not in self._copies:
+            if here != self._owner:
+                torch.set_num_threads(1)
+            self._copies[here] = WorkingCopy(Path.cwd(), room=self._room)
+        return self._copies[here]
 
 
 def _model_of(subject: Subject, kind: Kind) -> Template:
@@ -234,6 +244,28 @@ class LaboratoryGame:
     def play(self) -> Seen:
         """Play to the end, or until the mechanism refuses to go on."""
         subject, rounds, arrays = self._subject, self._claim.rounds, self._model.arrays
+
+        def start(grid: Grid) -> Result:
+            return subject.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
+
+        return self._seen(start)
+
+    def refused(self, said: str) -> Seen:
+        """Return the game as one that the mechanism did not play to the end, for a reason that is said.
+
+        Parameters
+        ----------
+        said
+            The reason, in one line.
+        """
+
+        def start(_: Grid) -> NoReturn:
+            raise OSError(said)
+
+        return replace(self._seen(start), refusal=said)
+
+    def _seen(self, start: Callable[[Grid], Result]) -> Seen:
+        subject, rounds, arrays = self._subject, self._claim.rounds, self._model.arrays
         is_of_client = subject.observer is Observer.CLIENT
         scene = Scene(
             model=arrays,
@@ -247,9 +279,6 @@ class LaboratoryGame:
             own=(lambda: self._contributed) if is_of_client and subject.mods else None,
             released_numbers=_all_numbers if is_of_client else lambda _: {},
         )
-
-        def start(grid: Grid) -> Result:
-            return subject.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
 
         return played(start, Room(self._clients, self._reply), GameEars(scene))
 

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
+from tempfile import gettempdir
 from typing import Any
 from unittest.mock import patch
+
+from strategies.rooms import ROOM_PREFIX, new_room
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories of trackers, which begin anew in games, and bytecode."""
@@ -25,7 +27,7 @@ _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
 """Events of Python's that change files, and which of their arguments names the file."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-_SHOWN, _PREFIX = 5, "fl-audit-games-"
+_SHOWN = 5
 
 
 class WorkingCopy:
@@ -37,9 +39,8 @@ class WorkingCopy:
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
-        _remove_orphans()
         self.original = original
-        self._room = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=room)).resolve()
+        self._room = new_room(os.getpid(), room)
         self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
         self._without, self.outside, self._is_written, self.was_written = without, list[str](), False, False
         self._mirror()
@@ -60,7 +61,7 @@ class WorkingCopy:
             inner = queue.popleft()
             try:
                 with os.scandir(self.original / inner) as found:
-                    here = [one for one in found if one.name not in _ABSENT and Path(one.path) != self._without]
+                    here = [one for one in found if self._belongs(one)]
             except OSError:  # what cannot be read is not there
                 continue
             entries += len(here)
@@ -81,6 +82,11 @@ class WorkingCopy:
                 size += length
                 with suppress(OSError):  # what cannot be read is not there
                     shutil.copy2(source, target)
+
+    def _belongs(self, entry: "os.DirEntry[str]") -> bool:
+        """Return whether something belongs to the directory: copies do not, where temporary files are kept in it."""
+        is_copy = entry.name.startswith(ROOM_PREFIX)
+        return not is_copy and entry.name not in _ABSENT and Path(entry.path) != self._without
 
     def _listed(self) -> dict[str, tuple[int, int]]:
         """Return size and time of every file, and zeros for links and directories, by path within the copy."""
@@ -130,19 +136,8 @@ class WorkingCopy:
     def moved(self, path: str) -> str:
         """Return where something of the directory is in the copy; every other path as it is."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
+        inside = inside and not path.startswith(f"{self._room}{os.sep}")
         return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
-
-
-def _remove_orphans() -> None:
-    """Remove copies of processes that were killed: workers of a cluster seldom end by themselves."""
-    for path in Path(gettempdir()).glob(f"{_PREFIX}*-*"):
-        number = path.name.removeprefix(_PREFIX).partition("-")[0]
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            shutil.rmtree(path, ignore_errors=True)
-        except (ValueError, PermissionError):  # nobody's of ours
-            continue
 
 
 _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}

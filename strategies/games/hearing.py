@@ -252,7 +252,8 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     result, refusal = None, None
     try:
         result = start(HeardGrid(grid, ears))
-    except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
+    # Whatever a foreign strategy raises is a finding, never the end of the audit, and nor is its own end.
+    except (Exception, SystemExit) as error:
         refusal = in_a_line(error)
     return ears._seen(result, refusal)
 

@@ -17,8 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError, in_a_line, require, require_number
-from fl_audit.laboratory.claim import LESSONS
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
@@ -58,8 +57,6 @@ class WatchedStrategy(Strategy):
 
         Raises
         ------
-        InputError
-            If the directory of the audit holds games with other settings; nothing has been trained then.
         Exception
             What the app's own training raises.
         """
@@ -67,10 +64,9 @@ class WatchedStrategy(Strategy):
         grid: Grid = start.arguments["grid"]
         try:
             table = self._prepared(start, grid)
-        except InputError:
-            raise
         except Exception as error:  # whatever hinders the audit is no reason to hinder the training
-            say(f"no games are played, the app trains as ever: {in_a_line(error)}")
+            why = str(error) if isinstance(error, InputError) else in_a_line(error)
+            say(f"no games are played, the app trains as ever: {why}")
             return start.played(grid)
         ears = SafeEars(table.roll)
         with closing(table):
@@ -98,7 +94,6 @@ class WatchedStrategy(Strategy):
             require(value.dtype.kind in "fiub", wrong)
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
-        require_number("games are", audit.games, f"whole numbers from {LESSONS * len(tried) + 1}")
         code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
         roll = RollCall(arrays, audit.replies)
         return GameTable(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)

@@ -17,7 +17,7 @@ from typing import Any
 from flwr.common.config import flatten_dict
 
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.user_modules import OWN_PACKAGES
+from fl_audit.user_modules import OWN_PACKAGES, collision_words
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,9 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
         sys.path.insert(0, str(app.directory))
     try:
         return getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise InputError(f"{named} cannot be imported ({in_a_line(error)}){stand_ins.words}") from error
+    except (Exception, SystemExit) as error:
+        hidden = collision_words(error, app.directory)
+        raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){stand_ins.words}") from error
 
 
 class _Kind(type):
@@ -116,6 +117,11 @@ class _StandIn(metaclass=_Kind):
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def is_stand_in(found: object) -> bool:
+    """Return whether something stands in the place of what is not installed."""
+    return isinstance(found, (_StandIn, _Kind))
 
 
 class StandIns(MetaPathFinder, Loader):

@@ -21,12 +21,13 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
+from fl_audit.user_modules import collision_words
 from strategies.games.arrays import record_of
 from strategies.games.bridge import as_strategy, by_places, manager_of
 from strategies.games.subject import Mod, Start, start_of
 from strategies.games.watched import WatchedStrategy
 from strategies.grids import RUN_ID, Room
-from strategies.review.app import App, StandIns, loaded
+from strategies.review.app import App, StandIns, is_stand_in, loaded
 from strategies.review.masks import AGREEING, fault_outside, name_of
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
@@ -70,6 +71,8 @@ class Caught:
     rounds: int  # how many rounds
     mods: tuple[PlayedMod, ...]  # the modifiers of its clients, outermost first
     remarks: tuple[str, ...]  # what could not be taken as it is
+    # What could not be loaded of the mechanism and its claims, and why: nothing of it was played, or read.
+    unseen: tuple[str, ...] = ()
 
 
 class _Started(BaseException):
@@ -104,7 +107,7 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
         server = loaded(app, app.server, stand_ins)
         if not isinstance(server, ServerApp):
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
-        mods, remarks = _client_mods(app, stand_ins, noted)
+        mods, remarks, unseen = _client_mods(app, stand_ins, noted)
     found = _until_start(server, app, nodes, stand_ins)
     strategy = as_strategy(found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy)
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
@@ -114,7 +117,7 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
     try:
         start = start_of(strategy, found.args, found.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
-        return Caught(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)))
+        return Caught(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)), tuple(unseen))
     except TypeError as error:
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
@@ -130,7 +133,8 @@ def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -
     except _Spoke:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
-        raise InputError(f"the ServerApp of {app.name} raised {in_a_line(error)}{stand_ins.words}") from error
+        said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
+        raise InputError(f"the ServerApp of {app.name} raised {said}") from error
     raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
 
 
@@ -191,17 +195,22 @@ def _noted_mods() -> Iterator[_NotedMods]:
         yield noted
 
 
-def _client_mods(app: App, stand_ins: StandIns, noted: _NotedMods) -> tuple[tuple[PlayedMod, ...], list[str]]:
-    """Return the modifiers of an app's clients that can be played, and what is said of the others.
+def _client_mods(
+    app: App, stand_ins: StandIns, noted: _NotedMods
+) -> tuple[tuple[PlayedMod, ...], list[str], list[str]]:
+    """Return the modifiers of an app's clients that can be played, what is said of the others, and what is unseen.
 
     They are for all messages, or for those of one of the functions of the client app.
     """
+    if not app.client:
+        return (), ["it names no ClientApp, so its clients have no modifiers"], []
+    lost = "the clients' modifiers could not be loaded"
     try:
-        client = loaded(app, app.client, stand_ins) if app.client else None
+        client = loaded(app, app.client, stand_ins)
     except InputError as error:
-        return (), [f"the modifiers of its clients were not seen: {error}"]
+        return (), [], [f"{lost} ({error})"]
     if not isinstance(client, ClientApp):
-        return (), ["it names no ClientApp, so no modifiers of clients were seen"]
+        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{stand_ins.words})"]
     placed: list[tuple[Mod, frozenset[str] | None]] = [(mod, None) for mod in client._mods]
     if client._registered_funcs:
         placed = [
@@ -209,12 +218,15 @@ def _client_mods(app: App, stand_ins: StandIns, noted: _NotedMods) -> tuple[tupl
             for name, function in client._registered_funcs.items()
             for mod in noted.get(id(function), client._mods)
         ]
+    there = [(mod, types) for mod, types in placed if not is_stand_in(mod)]
+    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{stand_ins.words})"]
     config, remarks, kept = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
-    for types in dict.fromkeys(types for _, types in placed):
-        inner, said = _within_masks(app, [mod for mod, of_types in placed if of_types == types])
+    for types in dict.fromkeys(types for _, types in there):
+        inner, said = _within_masks(app, [mod for mod, of_types in there if of_types == types])
         kept += [(mod, types) for mod in inner]
         remarks += said
-    return tuple(PlayedMod(_in_new_form(mod), types, config) for mod, types in kept), list(dict.fromkeys(remarks))
+    played = tuple(PlayedMod(_in_new_form(mod), types, config) for mod, types in kept)
+    return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
 
 
 def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:

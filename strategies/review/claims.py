@@ -1,8 +1,10 @@
 """What an app says of its privacy, in its own words: the parameters of its wrappers and modifiers."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log, sqrt
+from numbers import Real
 
 from flwr.clientapp.mod import LocalDpMod
 
@@ -15,6 +17,8 @@ from strategies.games.subject import Mod, Observer
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
 _NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")
+_WORDS_OF_PRIVACY = frozenset({"noise", "epsilon", "dp", "privacy", "private"})
+_LEAST_CLAIM = 1e-3
 _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 
@@ -31,6 +35,8 @@ class Stated:
     # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
     # Where a reviewer names an epsilon, that of the noise which the app itself names.
     mu: float | None = None
+    # What names noise and could not be read as a claim: nobody may say that nothing is claimed.
+    unseen: tuple[str, ...] = ()
 
 
 def stated_by(
@@ -60,8 +66,12 @@ def stated_by(
             claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
             mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
             return Stated(claim, source, mod.clipping_norm, Observer.SERVER, mu=mu)
+    unseen = list[str]()
     for layer in layers_of(strategy):
+        unseen += _unread(layer)
         noise, norm, count = (_number(layer, names) for names in (_NOISE, _NORM, _COUNT))
+        if noise is not None and norm is None:
+            unseen.append(f"{type(layer).__name__} names {noise[0]} = {noise[1]:g}, and no clipping norm beside it")
         if noise is None or norm is None:
             continue
         multiplier = noise[1]
@@ -82,7 +92,32 @@ def stated_by(
         if own is not None:
             source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
         return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
-    return Stated(None, "no noise is named by the strategy, its wrappers or the modifiers of its clients")
+    said = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
+    return Stated(None, "; ".join(unseen) or said, unseen=tuple(unseen))
+
+
+def named_in(config: Mapping[str, object]) -> str:
+    """Return what a run configuration names of privacy, in words; empty for nothing.
+
+    Parameters
+    ----------
+    config
+        The run configuration, flattened.
+    """
+    named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and _is_on(value)]
+    said = f"the app's configuration names {', '.join(named)}, which was seen in nothing that was played"
+    return said if named else ""
+
+
+def _is_of_privacy(name: str) -> bool:
+    return bool(_WORDS_OF_PRIVACY & set(re.split(r"[^a-z]+", name.lower())))
+
+
+def _is_on(value: object) -> bool:
+    # A smaller epsilon is one of an optimizer, which keeps it from dividing by 0.
+    if isinstance(value, (bool, int, float)):
+        return value > _LEAST_CLAIM
+    return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
 def epsilon_words(stated: Stated, rounds: int) -> str:
@@ -132,7 +167,33 @@ def training_doubt(stated: Stated, rounds: int, played: int) -> str:
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
     """Return the first of some attributes that is a number above 0, with its name."""
     for name in names:
-        value = vars(layer).get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) and value > 0:
-            return name, float(value)
+        value = _read(_held(layer, name))
+        if value is not None and isfinite(value) and value > 0:
+            return name, value
     return None
+
+
+def _held(layer: object, name: str) -> object:
+    """Return an attribute, of the object or its class, None if there is none, and the error if it cannot be had."""
+    try:
+        return getattr(layer, name, None)
+    except Exception as error:  # a property of other people's code
+        return error
+
+
+def _read(value: object) -> float | None:
+    """Return a number of any library, such as a tensor of one value; None if it is none."""
+    if isinstance(value, Real):
+        return None if isinstance(value, bool) else float(value)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return _read(value.item())
+    return None
+
+
+def _unread(layer: object) -> Iterator[str]:
+    """Give those attributes of a strategy that name noise, and are no numbers that could be read."""
+    for name in _NOISE:
+        value = _held(layer, name)
+        number = _read(value)
+        if value is not None and value is not False and (number is None or not isfinite(number)):
+            yield f"{name} of {type(layer).__name__} could not be read (it is {str(value)[:40]!r}, no number)"

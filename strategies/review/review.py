@@ -6,7 +6,7 @@ Its strategy is started as the app would start it, with clients in seats.
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,9 @@ from strategies.games.subject import Observer, Start, Subject, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.grids import FIRST_NODE, GridAround
 from strategies.review import plan as planning
-from strategies.review.app import StandIns, read_app
+from strategies.review.app import App, StandIns, read_app
 from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, stated_by, training_doubt
+from strategies.review.claims import Stated, named_in, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
 from strategies.review.records import OfRecords, of_records, of_records_words, of_settings
@@ -70,15 +70,21 @@ class Review:
     of_records: tuple[OfRecords, ...] = ()  # where its code names what is for the privacy of records
     reported: tuple[str, ...] = ()  # names of the numbers that clients report in games, beside that of examples
     asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
+    # What of the mechanism and its claims could not be loaded or read, and why: nothing is said for certain then.
+    unseen: tuple[str, ...] = ()
 
 
-def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:
+def review(
+    directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
+) -> Review:
     """Review the app of a directory, or say in one line why it cannot be; its code runs here, in its working directory.
 
     Parameters
     ----------
     directory, wishes, tell
         Directory of the app, what is asked of the review, and who is told how far it is.
+    keep
+        Takes what is to be said if the review can go on no further, before the games and after every lead.
     """
     began = time.monotonic()
     stand_ins = StandIns(directory)
@@ -115,38 +121,71 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             composed = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=True)
             names += [kind.name for kind in composed if kind not in kinds]
 
-        def held(to: StatedClaim, names: Sequence[str], budget: Budget, share: float, what: Subject = subject) -> Trial:
-            seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
-            return hold_to_claim(
-                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
-                tell=tell,
-            )  # fmt: skip
-
-        trial = held(claim, names, plan.budget, _OF_MODEL)
-        early = planning.early_of(start.strategy, stated.clients)
-        if early is not None:
-            few = Seating(start, early[0], max(2, early[1]))
-            plain = [kind.name for kind in kinds_of(subject, claim) if kind.name in ("removed", "opposite")]
-            came = held(claim, plain, fewest(claim), _OF_EARLY, replace(subject, strategy=few.made, clients=few.seats))
-            remark.append(_early_words(*early, stated.clients, came))
         about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
         # The numbers beside the model are held to the claim, but to no more than games can refute.
         epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
         of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
         is_beside = stated.observer is Observer.CLIENT
-        beside = held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS) if is_beside else None
-    trials = [trial] if beside is None else [trial, beside]
-    told = planning.leaks(trials, [*names, *(about if is_beside else ())])
-    found = of_records(directory)
-    if stated.claim is None:  # otherwise they may be those of the claim
-        found += of_settings(directory / "pyproject.toml", app.config)
-    remarks = [*caught.remarks, *remark, *said, *_remarks(found, unoffered, stand_ins, has_written)]
-    return Review(
-        app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds, found), caught.rounds, plan.rounds,
-        nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
-        trial, beside, told, tuple(remarks), None if own is None else planning.buffers_of(own), found,
-        (LOSS, *subject.metrics), subject.metrics,
-    )  # fmt: skip
+        names_found = of_records(directory)
+        if stated.claim is None:  # otherwise they may be those of the claim
+            names_found += of_settings(directory / "pyproject.toml", app.config)
+        unseen = _unseen(caught, stated, app, names_found)
+        buffers = None if own is None else planning.buffers_of(own)
+
+        def found(trial: Trial, beside: Trial | None) -> Review:
+            trials = [trial] if beside is None else [trial, beside]
+            broken = {attempt.lead.kind for one in trials for attempt in one.attempts if attempt.is_broken}
+            unplayed = {name for one in trials for name in (*one.unplayed, *one.silent)} - broken
+            named = [name for name in (*names, *(about if is_beside else ())) if name not in unplayed]
+            remarks = [*caught.remarks, *remark, *said, *_remarks(names_found, unoffered, stand_ins, has_written)]
+            return Review(
+                app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds, unseen, names_found),
+                caught.rounds, plan.rounds, nodes, asked, None if own is None else template_of(own).size, tuple(names),
+                plan.words, trial, beside, planning.leaks(trials, named), tuple(remarks), buffers, names_found,
+                (LOSS, *subject.metrics), subject.metrics, unseen,
+            )  # fmt: skip
+
+        def held(
+            to: StatedClaim, names: Sequence[str], budget: Budget, share: float, so_far: Callable[[Trial], Review],
+            what: Subject = subject,
+        ) -> Trial:  # fmt: skip
+            seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
+            return hold_to_claim(
+                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
+                tell=tell, keep=lambda trial: keep(so_far(trial)),
+            )  # fmt: skip
+
+        waiting = _not_begun(of_numbers, about) if is_beside else None
+        keep(found(_not_begun(claim, names), waiting))
+        trial = held(claim, names, plan.budget, _OF_MODEL, lambda so_far: found(so_far, waiting))
+        early = planning.early_of(start.strategy, stated.clients)
+        if early is not None:
+            few = Seating(start, early[0], max(2, early[1]))
+            plain = [kind.name for kind in kinds_of(subject, claim) if kind.name in ("removed", "opposite")]
+            with_few = replace(subject, strategy=few.made, clients=few.seats)
+            came = held(claim, plain, fewest(claim), _OF_EARLY, lambda _: found(trial, waiting), with_few)
+            remark.append(_early_words(*early, stated.clients, came))
+        if not is_beside:
+            return found(trial, None)
+        return found(
+            trial, held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS, lambda so_far: found(trial, so_far))
+        )
+
+
+def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> Trial:
+    """Return a trial of which no game has been played."""
+    return Trial(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
+
+
+def _unseen(caught: Caught, stated: Stated, app: App, found: tuple[OfRecords, ...]) -> tuple[str, ...]:
+    """Return what of the mechanism and its claims could not be loaded or read, and why.
+
+    What the code names for the privacy of records is told as such, with the settings that belong to it.
+    """
+    if stated.claim is not None:
+        return caught.unseen
+    named = "" if found else named_in(app.config)
+    return (*caught.unseen, *stated.unseen, *filter(None, [named]))
 
 
 def _remarks(
@@ -165,11 +204,21 @@ def _remarks(
         yield "it writes files while it trains: they were written to a copy, and removed after every game"
 
 
-def _verdict(stated: Stated, trial: Trial, rounds: int, played: int, found: tuple[OfRecords, ...] = ()) -> Verdict:
+def _verdict(
+    stated: Stated,
+    trial: Trial,
+    rounds: int,
+    played: int,
+    unseen: Sequence[str] = (),
+    found: tuple[OfRecords, ...] = (),
+) -> Verdict:
     """Return what became of the claim, which is about the whole training where a reviewer names its epsilon.
 
     A promise about records is none that a review tests, and none that is not there.
     """
+    # What was not seen may hold what is claimed, may add noise, and may tell more.
+    if unseen:
+        return Verdict.INCONCLUSIVE
     if stated.claim is None:
         return Verdict.NOT_AUDITED if found else Verdict.NO_PROMISE
     is_doubted = trial.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""

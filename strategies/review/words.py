@@ -27,29 +27,38 @@ def found_in(trial: Trial) -> tuple[Finding, ...]:
 
 def headline(review: Review) -> str:
     """Return what a reviewer takes away, in a sentence or two."""
-    match review.verdict:
-        case Verdict.NO_PROMISE | Verdict.NOT_AUDITED:
-            shares = [one.right / one.games for one in review.trial.attempts]
-            told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
-            said = f"No promise: {review.app} promises no privacy of clients{told}."
-            if review.verdict is Verdict.NOT_AUDITED:
-                named = f"the code of {review.app} names {of_records_words(review.of_records)}"
-                said = (
-                    f"Unseen: {named}, and what that promises of records is kept or broken inside clients, where no "
-                    f"review looks. Of the privacy of clients nothing is promised{told}."
-                )
-            return f"{said} {untried_words(review.trial)}".strip()
-        case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE:
-            causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
-            doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
-            if doubt and review.verdict is not Verdict.VIOLATED:
-                games = f"The games alone: {opening(review.trial)}"
-                return f"Inconclusive as to the whole training: {doubt} {games}"
-            aside = "" if review.beside is None else untried_words(review.beside)
-            more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
-            return " ".join(part for part in (opening(review.trial), *causes[:1], *more) if part)
-        case _:
-            assert_never(review.verdict)
+    if review.unseen:
+        return f"Inconclusive: {review.unseen[0]}. The games without it: {_headline_of_games(review)}"
+    return _headline_of_games(review)
+
+
+def _headline_of_games(review: Review) -> str:
+    if review.stated.claim is None:
+        return f"{_without_claim(review)} {untried_words(review.trial)}".strip()
+    causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
+    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    if doubt and review.verdict is not Verdict.VIOLATED:
+        games = f"The games alone: {opening(review.trial)}"
+        return f"Inconclusive as to the whole training: {doubt} {games}"
+    aside = "" if review.beside is None else untried_words(review.beside)
+    more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
+    return " ".join(part for part in (opening(review.trial), *causes[:1], *more) if part)
+
+
+def _without_claim(review: Review) -> str:
+    """Say what games showed of an app that promises nothing about clients."""
+    shares = [one.right / one.games for one in review.trial.attempts]
+    told = f"whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
+    if review.unseen:
+        return f"{told or 'none could be played'}."
+    aside = told and f": {told}"
+    if review.verdict is not Verdict.NOT_AUDITED:
+        return f"No promise: {review.app} promises no privacy of clients{aside}."
+    named = f"the code of {review.app} names {of_records_words(review.of_records)}"
+    return (
+        f"Unseen: {named}, and what that promises of records is kept or broken inside clients, where no review looks. "
+        f"Of the privacy of clients nothing is promised{aside}."
+    )
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
@@ -77,6 +86,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
+    lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))
 
@@ -164,4 +174,5 @@ def review_json(review: Review) -> dict[str, Any]:
         },
         "of_records": [asdict(one) for one in review.of_records],
         "remarks": list(review.remarks),
+        "not_loaded": list(review.unseen),
     }

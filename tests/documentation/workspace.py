@@ -7,6 +7,7 @@ import runpy
 import shlex
 import sys
 import tomllib
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from typer.main import get_command
 from experiments.cli.main import app, main
 from experiments.runs.config import PRIVACY_TARGETS, parse_config
 from experiments.runs.config_file import load_config
+from experiments.trials import strategy_process
+from experiments.trials.strategy_process import StrategyOptions, held
 from fl_audit.user_modules import OWN_PACKAGES
 from strategies.review.app import read_app
 
@@ -81,9 +84,15 @@ class Workspace:
                 patch.setattr("fl_audit.report.page.writing.write_report", lambda *_: None)
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.report.page.writing.write_pdf", lambda *_: None)
+            if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
+                patch.setattr(strategy_process, "held_apart", _held_here)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)
+
+
+def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+    return held({"wishes": asdict(wishes), "out": out and str(out)})
 
 
 def _name(words: list[str]) -> str:

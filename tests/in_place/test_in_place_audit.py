@@ -47,7 +47,7 @@ def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
     """Messages and state of its own training are the same, and games begin with the state of a new run."""
     alone, watched = Heard(), Heard()
     expected = toy_run(Seeing, None, mods=[], heard=alone)
-    result = toy_run(Seeing, toy_audit(tmp_path, games=21), heard=watched)
+    result = toy_run(Seeing, toy_audit(tmp_path, games=21, contribution="own"), heard=watched)
     own = len(alone.messages)
     assert Seeing.replies == [(["arrays", "metrics"], "")] * len(Seeing.replies)
     assert len(Seeing.replies) == 2 * own + CLIENTS * 22
@@ -159,9 +159,11 @@ class GloballyNoisy(Noisy):
 def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
     """Noise follows a global generator here, which each game seeds: so games do not depend on the run they are in."""
 
-    toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "one", games=30))
+    toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "one", games=30, contribution="own"))
     for _ in range(3):
-        toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", games=30, games_per_run=12))
+        toy_run(
+            lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", games=30, contribution="own", games_per_run=12)
+        )
         # A file that a killed writer left is no game.
         (kept_in(tmp_path / "three") / "games" / ".000030.1.part.npz").write_bytes(b"half")
     assert verdict_of(tmp_path / "one") == verdict_of(tmp_path / "three")
@@ -171,7 +173,10 @@ def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
 
 
 def test_other_settings_play_games_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    audits = [toy_audit(tmp_path, games=21), toy_audit(tmp_path, games=21, numbers="withheld")]
+    audits = [
+        toy_audit(tmp_path, games=21, contribution="own"),
+        toy_audit(tmp_path, games=21, contribution="own", numbers="withheld"),
+    ]
     for audit in (*audits, audits[0]):
         toy_run(FedAvg, audit)
     assert len(list(tmp_path.iterdir())) == 2
@@ -214,6 +219,7 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
     ("changes", "said"),
     [
         ({"games": 20}, "games are 20: accepted are whole numbers from 21"),
+        ({"games": 40}, "games are 40: accepted are whole numbers from 41, .* or from 21 with contribution='own'"),
         ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
         ({"knows_others": "no"}, "knows_others is 'no': accepted are True and False"),
         ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
@@ -222,6 +228,16 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
 def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         toy_audit(tmp_path, **changes)
+
+
+def test_so_many_games_as_are_accepted_are_enough_for_every_strategy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Flower's wrapper tries two contributions in turn; 21 games with one, as the message says, are enough as well."""
+    for name, changes in (("two", {"games": 41}), ("one", {"games": 21, "contribution": "own"})):
+        toy_run(flowers_wrapper, toy_audit(tmp_path / name, **changes), rounds=1)
+        assert (kept_in(tmp_path / name) / "verdict.json").exists(), capsys.readouterr().err
+    assert toy_audit(tmp_path, games=21, claim=StatedClaim("add-remove-record", epsilon=1.0)).games == 21
 
 
 def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
@@ -283,7 +299,7 @@ def failing(message: Message, context: Context, call_next: Any) -> Message:
 
 def test_errors_of_clients_in_games_are_findings(tmp_path: Path) -> None:
     claim = StatedClaim("add-remove-client", epsilon=1.0, rounds=2)
-    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, games=21), mods=[insider, failing], rounds=1)
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, games=21, contribution="own"), mods=[insider, failing], rounds=1)
     refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert "no such model" in refusals["replies of clients"]
 
@@ -414,5 +430,5 @@ def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_sti
 
 
 def test_others_that_are_the_same_in_every_game_add_no_noise(tmp_path: Path) -> None:
-    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=40, claim=ONE))
+    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=40, contribution="own", claim=ONE))
     assert "a client that knows what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()

@@ -52,7 +52,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) -> None:
-    toy_run(Writing, toy_audit(tmp_path / "games", games=21))
+    toy_run(Writing, toy_audit(tmp_path / "games", games=21, contribution="own"))
     assert json.loads((place / "results.json").read_text()) == [1, 2]
     assert (place / "log.txt").read_text() == "a round\n" * 2
     assert sorted(path.name for path in place.rglob("*")) == [
@@ -70,7 +70,7 @@ def test_what_cannot_be_kept_apart_is_said(
     # Files of the temporary directory go by themselves: here the one of the test is none.
     monkeypatch.setattr("strategies.games.files.gettempdir", lambda: "/nowhere")
     other = tmp_path / "elsewhere.txt"
-    toy_run(lambda: Writing(other), toy_audit(tmp_path / "games", games=21))
+    toy_run(lambda: Writing(other), toy_audit(tmp_path / "games", games=21, contribution="own"))
     assert f"Games wrote to {other}, outside of the working directory" in capsys.readouterr().err
     assert outside_words([]) == ""
 
@@ -81,7 +81,7 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
             log.write("a message\n")
         return call_next(message, context)
 
-    toy_run(FedAvg, toy_audit(tmp_path / "games", games=21), mods=[insider, logging], rounds=1)
+    toy_run(FedAvg, toy_audit(tmp_path / "games", games=21, contribution="own"), mods=[insider, logging], rounds=1)
     # Three clients train and evaluate once.
     assert (place / "client.txt").read_text() == "a message\n" * 6
 
@@ -129,7 +129,7 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
 
 def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one working directory, one strategy and the same settings: where Flower keeps that of the first app."""
-    audit = toy_audit(tmp_path, games=21)
+    audit = toy_audit(tmp_path, games=21, contribution="own")
     for name in ("me/first", "me/second"):
         monkeypatch.setattr(watched, "_app_of", lambda _, name=name: name)
         toy_run(FedAvg, audit)
@@ -146,7 +146,7 @@ def test_changed_clients_play_new_games(tmp_path: Path, capsys: pytest.CaptureFi
 
         return mod
 
-    audit = toy_audit(tmp_path, games=21)
+    audit = toy_audit(tmp_path, games=21, contribution="own")
     for mods in ([scaled(1.0), insider], [scaled(1.0), insider], [scaled(2.0), insider], [insider, scaled(2.0)]):
         toy_run(FedAvg, audit, mods=mods)
     assert len(list(tmp_path.iterdir())) == 3

@@ -20,7 +20,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
-from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
 from strategies.games import Audit, insider
 from strategies.games.arrays import record_of
@@ -60,7 +59,7 @@ def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
     module = max((name for name in sys.modules if hook.startswith(f"{name}.")), key=len)
     owner, _, name = hook.removeprefix(f"{module}.").rpartition(".")
     monkeypatch.setattr(attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module], name, broken)
-    result = toy_run(FedAvg, toy_audit(tmp_path, games=21))
+    result = toy_run(FedAvg, toy_audit(tmp_path, games=21, contribution="own"))
     assert result.arrays == expected.arrays
     assert result.train_metrics_clientapp == expected.train_metrics_clientapp
     assert _HOOKS[hook] in capsys.readouterr().err
@@ -86,7 +85,7 @@ class Longest(FedAvg):
 
 def test_models_that_change_their_shape_train_as_ever(tmp_path: Path) -> None:
     expected = _run(Longest, None, growing)
-    assert _run(Longest, toy_audit(tmp_path, games=21), growing) == expected
+    assert _run(Longest, toy_audit(tmp_path, games=21, contribution="own"), growing) == expected
     assert len(expected["0"].numpy()) == 6 + 2 * 3
 
 
@@ -95,9 +94,23 @@ def _run(strategy: Callable[[], FedAvg], audit: Any, client: Any) -> ArrayRecord
 
 
 @pytest.mark.parametrize("start", [np.zeros(0, np.float32), np.array(["a"])])
-def test_what_cannot_be_watched_is_refused_before_training(tmp_path: Path, start: np.ndarray) -> None:
-    with pytest.raises(InputError, match="accepted"):
-        toy_run(FedAvg, toy_audit(tmp_path), start={"0": start})
+def test_what_cannot_be_watched_trains_as_ever(
+    tmp_path: Path, start: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clients reply with what they were sent: the audit is no reason why there is no model."""
+
+    def echo(message: Message, _context: Any, _call_next: Any) -> Message:
+        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(content), reply_to=message)
+
+    def trained(audit: Any) -> str:
+        try:
+            return str(toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[echo], start={"0": start}).arrays)
+        except Exception as error:
+            return repr(error)
+
+    assert trained(toy_audit(tmp_path)) == trained(None)
+    assert "no games are played, the app trains as ever: " in capsys.readouterr().err
 
 
 class Silent(FedAvg):
@@ -115,7 +128,9 @@ def test_messages_without_arrays_are_left_out(tmp_path: Path, capsys: pytest.Cap
     def empty(message: Message, _context: Any, _call_next: Any) -> Message:
         return Message(RecordDict(), reply_to=message)
 
-    toy_run(lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, games=21), mods=[insider, empty])
+    toy_run(
+        lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, games=21, contribution="own"), mods=[insider, empty]
+    )
     assert "games" in capsys.readouterr().err
 
 
@@ -132,7 +147,7 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     tracker = ModuleType("wandb")
     tracker.log = rows.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", tracker)
-    toy_run(lambda: Tracked(fraction_evaluate=0.0), toy_audit(tmp_path, games=30))
+    toy_run(lambda: Tracked(fraction_evaluate=0.0), toy_audit(tmp_path, games=30, contribution="own"))
     assert rows == [{"round": 1, "mode": None}, {"round": 2, "mode": None}]
     assert "WANDB_MODE" not in os.environ
     tracker.log({"round": 3})
@@ -162,7 +177,7 @@ def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(OnABoard, "kept", SummaryWriter("kept"), raising=False)
     before = threading.active_count()
-    toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", games=30))
+    toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", games=30, contribution="own"))
     assert threading.active_count() - before <= 6  # three in a round
     assert len(list(tmp_path.glob("1.0/*/events.*"))) == 2
     OnABoard.kept.close()
@@ -175,7 +190,7 @@ def test_games_of_another_strategy_are_left_and_new_ones_are_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Noise 0 tells all, noise 50 nothing; games of equal strategies go on where they were."""
-    audit = toy_audit(tmp_path, games=40)
+    audit = toy_audit(tmp_path, games=40, contribution="own")
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
         toy_run(lambda spread=spread: Noisy(spread), audit)

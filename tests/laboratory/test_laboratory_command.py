@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from typer.testing import CliRunner
 
 from experiments.cli.main import app
+from experiments.trials import strategy_process
+from experiments.trials.strategy_process import StrategyOptions, held
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
@@ -46,8 +49,14 @@ def _strategy(*arguments: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play in this process; that of its own, which takes seconds to begin, is tested with the ends of commands."""
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
+    monkeypatch.setattr(strategy_process, "held_apart", _held_here)
+
+
+def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+    return held({"wishes": asdict(wishes), "out": out and str(out)})
 
 
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:

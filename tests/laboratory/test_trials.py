@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.features import COARSE, FINEST
-from fl_audit.laboratory.findings import not_tried, opening, trial_json
+from fl_audit.laboratory.findings import evidence_words, not_tried, opening, trial_json
 from fl_audit.laboratory.leads import METHODS, least_shift
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget, OutOfTimeError, Trial, put_on_trial
@@ -306,6 +306,23 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
     trial = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 3, 3, 1))
     assert trial.verdict is said
     assert trial.unplayed == ("a", "b", "c")[last_scouted:]
-    assert len(trial.attempts) == min(len(trial.attempts) + len(trial.untried), tries)
+    # Where no fresh games tried a lead, half of the games that looked for leads try what the other half has found.
+    assert len(trial.attempts) == (min(3, last_scouted) if tries == 0 else min(tries, last_scouted, 3))
     assert len(trial.attempts) + len(trial.untried) == min(3, last_scouted)
+    if tries == 0:
+        assert all(attempt.games <= 20 for attempt in trial.attempts)
+        assert len(evidence_words(trial)) > 0 or not trial.attempts
     assert ("time ran out" in opening(trial)) is (bool(trial.unplayed) or bool(trial.untried))
+
+
+def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
+    """So few games refute no epsilon of 8, even without an error: the first line says how little noise there is."""
+    claim = StatedClaim("add-remove-client", epsilon=8.0, delta=1e-5)
+    trial = trial_of(claim, gaussian(1000.0), budget=Budget(100, (200,), (1.0,), 1, 1, 1))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    first = opening(trial).splitlines()[0]
+    attempt = trial.attempts[0]
+    assert f"{attempt.right} of {attempt.games} games of the kind 'kind' were guessed right" in first
+    assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)
+    assert evidence_words(replace(trial, verdict=Verdict.CONSISTENT)) == ""
+    assert evidence_words(replace(trial, attempts=())) == ""

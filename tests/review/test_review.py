@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import (
 from typer.testing import CliRunner
 
 from experiments.cli.main import app as command
+from experiments.trials import apart
 from experiments.trials.review_process import reviewed
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -576,9 +577,10 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock of the games, every twenty of them take a second."""
-    seconds = count()
-    monkeypatch.setattr("strategies.games.campaign.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    """By the clock of the games, every game takes a twentieth of a second."""
+    seconds = count(step=0.05)
+    for module in ("campaign", "crew"):
+        monkeypatch.setattr(f"strategies.games.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
     wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
@@ -593,8 +595,37 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
 
 def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     directory = write_app(tmp_path, "endless_app", "import time\ntime.sleep(1000)")
-    with pytest.raises(InputError, match="was not reviewed within"):
+    with pytest.raises(InputError, match=r"was not reviewed within.*accepted is more --minutes$"):
         reviewed(directory, ReviewOptions(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("end", "ended"),
+    [
+        ("time.sleep(60)", "was not over within"),
+        ("os._exit(0)", "ended with status 0"),
+        ("1 / 0", "ended with status 1"),
+        ("os.kill(os.getpid(), 9)", "was ended by signal 9"),
+        ("0", ""),
+    ],
+)
+def test_what_was_judged_is_shown_however_a_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, ended: str
+) -> None:
+    monkeypatch.setattr(apart, "_LATE", 0.5)
+    name = f"telling_{''.join(filter(str.isalpha, end))}"
+    (tmp_path / f"{name}.py").write_text(
+        "import os, time\nfrom experiments.trials.apart import answer\n"
+        "def found(asked, tell):\n    tell({'judged': asked['games']})\n"
+        f"    {end}\n    return {{'judged': 'all'}}\nanswer(found)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with apart.temporary_room() as room, (room / "log").open("wb") as log:
+        told = apart.told_apart(name, {"games": 40}, room, 3.0, log=log)
+    assert told.values == {"judged": 40 if ended else "all"}
+    assert told.ended.startswith(ended)
+    assert told.is_late is ("within" in ended)
+    assert not room.exists()
 
 
 @pytest.mark.parametrize(

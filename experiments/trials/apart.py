@@ -1,0 +1,137 @@
+"""The code of others runs in a process of its own: nothing of it, and no file of it, outlives this one.
+
+However this process ends, by an interrupt or a signal too, what it has started ends with it, and its temporary
+directory is removed (`runs.guard`). What a guard that was killed as well has left is removed when the next one starts.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from experiments.runs.guard import nothing_outlives
+from fl_audit.errors import InputError
+from fl_audit.whole_files import whole_file
+from strategies.rooms import new_room
+
+_LATE = 20.0
+"""Seconds in which a process that has said something may end by itself when its time is over."""
+
+
+class Told(NamedTuple):
+    """What a process told, and how it ended."""
+
+    values: dict[str, Any] | None  # what it told last; None for nothing
+    ended: str  # how it ended, in words; empty if it ended well
+    is_late: bool = False  # whether it was ended because its time was over
+
+
+@contextmanager
+def temporary_room() -> Iterator[Path]:
+    """Give a temporary directory for what is started in the block, whose own temporary files lie in it, too."""
+    room = new_room(os.getpid())
+    try:
+        with nothing_outlives(room):
+            yield room
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def told_apart(
+    module: str,
+    asked: Mapping[str, Any],
+    room: Path,
+    seconds: float,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
+) -> Told:
+    """Run a module as a program, and return what it told last, and how it ended.
+
+    Parameters
+    ----------
+    module, asked, room
+        The module, which calls `answer`; what it is asked, as JSON values; and a temporary directory of its own.
+    seconds
+        How long it may take; one that has told something already may take a little longer.
+    directory, environment
+        Where it runs, None for here, and what its environment has besides.
+    log
+        What takes its output; None for standard error.
+    """
+    request, told = room / "request.json", room / "told.json"
+    request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
+    variables = os.environ | dict(environment or {})
+    variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
+    variables |= {"TMPDIR": str(room)}
+    output = log or sys.__stderr__ or subprocess.DEVNULL
+    child = subprocess.Popen(
+        [sys.executable, "-m", module, str(request)], cwd=directory, env=variables, stdin=subprocess.DEVNULL,
+        stdout=output, stderr=output, start_new_session=True,
+    )  # fmt: skip
+    try:
+        status = _waited(child, seconds, told)
+    finally:
+        # Whoever it started ends with it.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
+    is_done = found is not None and found.pop("is_done")
+    if status is None:
+        return Told(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
+    # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
+    if is_done:
+        return Told(found, "")
+    return Told(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+
+
+def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
+    """Return the status of a process, None if it takes too long."""
+    until = time.monotonic() + seconds
+    while True:
+        late = _LATE if told.is_file() else 0.0
+        left = until + late - time.monotonic()
+        if left <= 0:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(min(left, 1.0 if time.monotonic() > until else seconds))
+
+
+def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
+    """Answer the request that the command line names, as the program that `told_apart` runs.
+
+    Parameters
+    ----------
+    found
+        Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
+        input becomes an answer with the one key `error`, and so does a file that cannot be written.
+
+    Raises
+    ------
+    OSError
+        If it names no file.
+    """
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+
+    def tell(values: dict[str, Any], is_done: bool = False) -> None:
+        with whole_file(Path(asked["told"])) as file:
+            file.write_text(json.dumps(values | {"is_done": is_done}, allow_nan=False), encoding="utf-8")
+
+    try:
+        values = found(asked, tell)
+    except InputError as error:
+        values = {"error": str(error)}
+    except OSError as error:
+        # A file that the user named, or a full disk; an error without a file name is ours.
+        if error.filename is None:
+            raise
+        values = {"error": f"{error.filename}: {error.strerror}"}
+    tell(values, is_done=True)

@@ -1,0 +1,222 @@
+"""What could not be loaded, imported or read of an app is never taken for absent."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from apps import CLIENT, with_strategy, write_app
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import FedAvg
+
+from experiments.trials.page import write_page
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.user_modules import collision_words
+from strategies.games.kinds import BY_NAME
+from strategies.review.app import StandIns, read_app
+from strategies.review.capture import Caught, catch
+from strategies.review.claims import Stated, named_in, stated_by
+from strategies.review.options import ReviewOptions
+from strategies.review.plan import Aside
+from strategies.review.review import Review, _verdict, review
+from strategies.review.words import headline, review_json, screen
+
+pytestmark = pytest.mark.usefixtures("small_working_directory")
+SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
+LOCAL = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
+    "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
+)
+MISSING = "flwr.clientapp.mod import LocalDpMod", "no_such_mods import mod"
+UNSEEN = "the clients' modifiers could not be loaded"
+
+
+@pytest.fixture(autouse=True)
+def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+
+def _caught(directory: Path) -> Caught:
+    stand_ins = StandIns(directory)
+    sys.meta_path.append(stand_ins)
+    return catch(read_app(directory), 10, stand_ins)
+
+
+@pytest.mark.parametrize(
+    ("client", "reason"),
+    [
+        (f"{LOCAL}\nraise OSError('no data here')\n", "OSError: no data here"),
+        (f"{LOCAL}\nexit(0)\n", "SystemExit: 0"),
+        (f"{LOCAL}\nfrom .nothing import here\n", "ModuleNotFoundError"),
+        ("import no_such_clients\napp = no_such_clients.ClientApp()\n", "not installed here: no_such_clients"),
+        ("app = None\n", "is a NoneType, no ClientApp"),
+        (LOCAL.replace("LocalDpMod(1.0, 2.0, 3.0, 1e-5)", "mod").replace(*MISSING), "not installed here: no_such_mods"),
+    ],
+)  # fmt: skip
+def test_modifiers_that_could_not_be_loaded_are_not_absent(
+    tmp_path: Path, client: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    number = request.node.callspec.indices["client"]
+    found = _caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
+    assert found.mods == ()
+    assert len(found.unseen) == 1
+    assert found.unseen[0].startswith(UNSEEN)
+    assert reason in found.unseen[0]
+
+
+def test_modifiers_that_an_app_does_not_have_are_absent(tmp_path: Path) -> None:
+    assert _caught(write_app(tmp_path / "a", "bare_app", SERVER)).unseen == ()
+    assert _caught(write_app(tmp_path / "b", "clientless_app", SERVER, None)).unseen == ()
+    loaded = _caught(write_app(tmp_path / "c", "local_app", SERVER, LOCAL))
+    assert loaded.unseen == ()
+    assert isinstance(loaded.mods[0].mod, LocalDpMod)
+
+
+class Named(FedAvg):
+    """A strategy with attributes of its own."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__()
+        vars(self).update(named)
+
+
+class OfTheClass(FedAvg):
+    """A strategy whose settings are attributes of its class, one of them worked out."""
+
+    noise_multiplier = 1.5
+
+    @property
+    def clipping_norm(self) -> float:
+        """Return two."""
+        return 2.0
+
+
+class Broken(FedAvg):
+    """A strategy that cannot say how much noise it adds."""
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Raise."""
+        raise RuntimeError("not yet")
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [Named(noise_multiplier=np.float32(1.5), clipping_norm=np.int64(2)), OfTheClass(),
+     Named(noise_multiplier=torch.tensor(1.5), clip_norm=np.array(2.0))],
+)  # fmt: skip
+def test_numbers_of_all_libraries_are_read(strategy: FedAvg) -> None:
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim == StatedClaim("add-remove-client", noise_multiplier=1.5)
+    assert (found.norm, found.unseen) == (2.0, ())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        (Named(noise_multiplier="1.0", clipping_norm=1.0), "noise_multiplier of Named could not be read (it is '1.0'"),
+        (Named(noise_multiplier=float("nan"), clipping_norm=1.0), "could not be read (it is 'nan'"),
+        (Named(noise_multiplier=torch.ones(2), clipping_norm=1.0), "could not be read"),
+        (Named(noise_multiplier=1.0), "Named names noise_multiplier = 1, and no clipping norm beside it"),
+        (Broken(), "could not be read (it is 'not yet'"),
+        (Named(noise_multiplier=0.0, clipping_norm=1.0), ""),
+        (Named(noise_multiplier=None, clipping_norm=1.0), ""),
+        (FedAvg(), ""),
+    ],
+)
+def test_noise_that_could_not_be_read_is_not_absent(strategy: FedAvg, said: str) -> None:
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim is None
+    assert said in "; ".join(found.unseen)
+    assert (found.unseen == ()) is (said == "")
+
+
+def test_privacy_that_a_configuration_names_is_not_absent() -> None:
+    for named in ({"noise-multiplier": 1.0}, {"dp.enabled": True}, {"target-epsilon": 8}, {"privacy": "opacus"}):
+        assert f"{next(iter(named))} = " in named_in(named)
+    absent = {
+        "noise-multiplier": 0.0,
+        "use-dp": False,
+        "privacy": "none",
+        "adam-epsilon": 1e-8,
+        "lr": 0.1,
+        "adapter": 2,
+    }
+    assert named_in(absent) == ""
+
+
+def _review(stated: Stated, trial: Trial, unseen: tuple[str, ...]) -> Review:
+    verdict = _verdict(stated, trial, 3, 3, unseen)
+    return Review("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few games", trial,
+                  None, (), (), unseen)  # fmt: skip
+
+
+@pytest.mark.parametrize("came", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
+@pytest.mark.parametrize("has_claim", [True, False])
+def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Verdict, has_claim: bool) -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    found = _review(Stated(claim if has_claim else None, "here"), Trial(claim, came, (), (), 40), (f"{UNSEEN} (why)",))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). The games without it: ")
+    assert "promises no privacy" not in headline(found)
+    assert dict(screen(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
+    values = review_json(found)
+    assert values["not_loaded"] == [f"{UNSEEN} (why)"]
+    page = write_page("app", found.verdict, headline(found), screen(found), [(found.trial, ())], values, tmp_path)
+    assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
+
+
+def test_an_app_whose_clients_cannot_be_imported_promises_who_knows_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
+    for name in ("_FEWER", "_FEWEST"):
+        monkeypatch.setattr(f"strategies.review.plan.{name}", small)
+    monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+    client = f"{LOCAL}\nraise OSError('no data here')\n"
+    kept = list[Review]()
+    wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)
+    found = review(write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=kept.append)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert headline(found).startswith(
+        f"Inconclusive: {UNSEEN} (local_app_without_data.client_app:app cannot be imported"
+    )
+    # What is kept meanwhile: before all games that none was played, and then what was judged.
+    assert kept[0].trial.unplayed == ("removed",)
+    assert [bool(one.trial.attempts) for one in kept][-1]
+    assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
+    assert all(review_json(one)["not_loaded"] for one in kept)
+
+
+@pytest.mark.parametrize("place", ["at the top", "in main"])
+@pytest.mark.parametrize("is_package", [True, False])
+def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str, is_package: bool) -> None:
+    name = f"hidden_app_{place[:2]}_{is_package}"
+    line = "from server.nets import Net" if is_package else "import server\nserver.Net"
+    code = f"{line}\n{SERVER}" if place == "at the top" else SERVER.replace(
+        "    strategy =", "".join(f"    {part}\n" for part in line.split("\n")) + "    strategy ="
+    )  # fmt: skip
+    directory = write_app(tmp_path, name, code)
+    if is_package:
+        (directory / "server").mkdir()
+        (directory / "server" / "__init__.py").write_text("")
+        (directory / "server" / "nets.py").write_text("class Net: ...")
+    else:
+        (directory / "server.py").write_text("class Net: ...")
+    theirs, ours = directory / ("server" if is_package else "server.py"), Path(__file__).parents[2] / "server"
+    with pytest.raises(InputError) as refused:
+        _caught(directory)
+    assert f"{theirs} is hidden by {ours} of fl_audit: both are called 'server'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_other_errors_name_no_packages(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("")
+    assert collision_words(ModuleNotFoundError("no", name="nothing_of_this_name"), tmp_path) == ""
+    assert collision_words(ValueError("server"), tmp_path) == ""
