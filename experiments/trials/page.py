@@ -77,7 +77,7 @@ def write_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening="" if verdict is Verdict.NO_PROMISE else _opening(*trials[0]),
+        opening="" if verdict in (Verdict.NO_PROMISE, Verdict.NOT_AUDITED) else _opening(*trials[0]),
         body=f"{body}<p>{_NOTICE}</p>",
         # A claim about more than was played is judged otherwise than the games.
         banner=verdict_banner(verdict, capital(claim_words(first)) if verdict is first.verdict else headline),
