@@ -81,7 +81,7 @@ def write_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening="" if verdict is Verdict.NO_PROMISE or unseen else _opening(*trials[0]),
+        opening="" if verdict in (Verdict.NO_PROMISE, Verdict.NOT_AUDITED) or unseen else _opening(*trials[0]),
         body=f"{body}<p>{_NOTICE}</p>",
         banner=verdict_banner(verdict, capital(claim_words(first)) if is_of_games else headline),
         step=_LOAD if unseen else _next(*trials[0]),

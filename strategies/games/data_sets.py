@@ -20,7 +20,7 @@ _OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are ba
 class DataSet(NamedTuple):
     """What is known of a data set."""
 
-    count: int  # how many records it holds
+    records: int  # how many it holds
     # From the places of some records, in any order, to a data set of the same kind that holds them alone.
     taken: Callable[[list[int]], Any]
 
@@ -41,9 +41,9 @@ def data_set_of(part: Any) -> DataSet:
     kind = type(part).__name__
     try:
         found = _found(part)
-        if found.count > 0:  # a game must not be the first to learn which records a library refuses to take
-            first = found.taken([found.count - 1, 0])
-            if _found(first).count != 2:
+        if found.records > 0:  # a game must not be the first to learn which records a library refuses to take
+            first = found.taken([found.records - 1, 0])
+            if _found(first).records != 2:
                 raise InputError(f"held() was given a {kind}, of which two records cannot be taken: {_ACCEPTED}")
     except InputError:
         raise
@@ -131,7 +131,7 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
                  "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
         return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(part, name) for name in names})
 
-    return DataSet(inner.count, taken)
+    return DataSet(inner.records, taken)
 
 
 def _of_torch(part: Any, torch_data: Any) -> DataSet:

@@ -160,7 +160,7 @@ class Shard:
     def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
         """Return what is known of parts of the same records, whose number is noted; `InputError` if they are none."""
         found = [data_set_of(part) for part in parts]
-        counts = [one.count for one in found] + ([] if self.records is None else [self.records])
+        counts = [one.records for one in found] + ([] if self.records is None else [self.records])
         if len(set(counts)) > 1:
             raise InputError(
                 f"held() was given parts of {' and '.join(map(str, dict.fromkeys(counts)))} records in one message: "
@@ -207,7 +207,7 @@ def held(*parts: Any) -> Any:
             shard.fault = shard.fault or str(error)
     elif shard is not None:
         found = shard.of_records(parts)
-        places = list(range(found[0].count))
+        places = list(range(found[0].records))
         # The first record is the one that differs. Where none does, records are taken out in the same way: whatever
         # an app makes of a data set that was put together anew, it makes under D and D'.
         if shard.deed is Deed.WITHOUT_RECORD:

@@ -179,7 +179,7 @@ def test_parts_of_other_records_are_refused() -> None:
 
 def test_a_module_of_the_app_may_have_the_name_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", types.ModuleType("datasets"))
-    assert data_set_of(VALUES).count == 4
+    assert data_set_of(VALUES).records == 4
 
 
 def client(train: Callable[[], NDArray[np.float32]]) -> Any:
