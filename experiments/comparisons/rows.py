@@ -26,6 +26,7 @@ class RunRow:
     noise_multiplier: float | None  # of its noise
     # The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
+    epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
 
     def value(self, name: str) -> float | None:
         """Return a number of the report's page."""
@@ -81,4 +82,5 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         delta=promise.get("delta"),
         noise_multiplier=promise.get("noise_multiplier"),
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
+        epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )

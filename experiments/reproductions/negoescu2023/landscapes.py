@@ -24,7 +24,7 @@ from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
-from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 from fl_audit.report.wording import plural
 
 PUBLISHED = {
