@@ -191,10 +191,11 @@ def difference(one: Interval, other: Interval) -> Interval:
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
-    """Return how many claims hold, fail, are open and cannot be tested, in a sentence."""
+    """Return how many claims hold, fail and are open, in a sentence; those that cannot be tested are counted apart."""
     count = counted(claims)
+    tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
     return (
-        f"Of {len(claims)} claims of the text, {count[ClaimVerdict.HOLDS]} hold on our data, "
-        f"{count[ClaimVerdict.FAILS]} do not, {count[ClaimVerdict.OPEN]} are not decided and "
-        f"{count[ClaimVerdict.UNTESTED]} cannot be tested."
+        f"Of {tested} claims of the text that can be tested, {count[ClaimVerdict.HOLDS]} hold on our data, "
+        f"{count[ClaimVerdict.FAILS]} do not and {count[ClaimVerdict.OPEN]} are not decided; {rest} more cannot be "
+        "tested."
     )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from scipy.special import logit, ndtr
 
 from experiments.reproductions import looks, statistics
-from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
+from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
@@ -28,6 +28,7 @@ from fl_audit.report.style import INK, finish_axes, new_figure
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
 _APPROXIMATE = "approximate, from the sensitivities of each world"
+AGAINST_PUBLISHED, UNROUNDED = "against the published", "before rounding"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
@@ -68,9 +69,13 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     measured = empirical_advantage(found.worlds["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
     z = _z_against(measured.advantage, expected, worlds)
-    z_published = _z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
+    unrounded = TABLE_2_UNROUNDED[setting.data.study, setting.scaling, setting.relation]
+    z_published = _z_between(measured.advantage, worlds, unrounded, TABLE_2_REPETITIONS)
     law = "exact" if setting.is_local else _APPROXIMATE
-    note = f"theory {law}; z against theory {z:+.2f}, against the published {z_published:+.2f}"
+    note = (
+        f"theory {law}; z against theory {z:+.2f}, {AGAINST_PUBLISHED} {z_published:+.2f} "
+        f"({UNROUNDED} {unrounded:g}, not in print)"
+    )
     if setting.is_local and found.floored_share:
         seen = statistics.predicted_advantage(found.mu_of_worlds)
         note += f"; {100 * found.floored_share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
