@@ -136,6 +136,32 @@ class PaperClaim:
         return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
 
 
+def restored(stored: Mapping[str, Any]) -> PaperClaim:
+    """Return a claim as `PaperClaim.to_json` has it: what could not be tested stays so, for the reason it had.
+
+    Parameters
+    ----------
+    stored
+        The claim as JSON.
+    """
+    found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
+    lowest, highest = _range_of(str(stored["claimed"]))
+    texts = {name: str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")}
+    return PaperClaim(**texts, found=found, lowest=lowest, highest=highest, worlds=int(stored["worlds"]))
+
+
+def _range_of(text: str) -> tuple[float, float]:
+    """Return the ends of a range as `PaperClaim.range_text` writes it."""
+    if text == "no range":
+        return -inf, inf
+    if text.startswith("at most "):
+        return -inf, float(text.removeprefix("at most "))
+    if text.startswith("at least "):
+        return float(text.removeprefix("at least ")), inf
+    low, _, high = text.partition(" to ")
+    return float(low), float(high)
+
+
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
     """Return a claim that cannot be tested.
 

@@ -18,7 +18,7 @@ from experiments.reproductions.bernau2021.closed_forms import table_3 as scores
 from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, SecondLook, looked_at
 from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from experiments.reproductions.negoescu2023.estimators import SETTINGS
-from experiments.reproductions.negoescu2023.paper import theorem_2
+from experiments.reproductions.negoescu2023.text import theorem_2
 from experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.reproduce import PAPERS, reproduce

@@ -305,6 +305,17 @@ def claims_of(played: Sequence[PlayedData]) -> list[PaperClaim]:
 
 def claims_item(played: Sequence[PlayedData]) -> ItemResult:
     """Return all claims as a table with its picture."""
+    return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
+
+
+def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+    """Return claims as a table with its picture.
+
+    Parameters
+    ----------
+    claims, titles
+        The claims, those that cannot be tested among them; titles of the data sets.
+    """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled worlds, each at {CONFIDENCE:.1%}: worlds are added where claims are open, which "
@@ -318,8 +329,7 @@ def claims_item(played: Sequence[PlayedData]) -> ItemResult:
         "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
         "where both kinds leave no accuracy out of which kind keeps more."
     )
-    titles = [one.data.title for one in played]
-    return claims_table([*claims_of(played), *UNTESTED], SECOND_LOOKS, (said, premises), titles)
+    return claims_table(claims, SECOND_LOOKS, (said, premises), titles)
 
 
 def _random(what: str, played: PlayedData, attack: str) -> np.random.Generator:

@@ -1,6 +1,6 @@
 """What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf, log, sqrt
 
@@ -46,7 +46,7 @@ FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
 
 
-def _closed_forms() -> Iterator[PaperClaim]:
+def closed_forms() -> Iterator[PaperClaim]:
     """Yield what follows from formulas alone."""
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
@@ -87,7 +87,8 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
     over = [_largest_exceedance(sqrt(settings.ROUNDS) / (promise.noise_multiplier or inf), MAIN_BELIEF) / delta
             for delta, promise in promises]  # fmt: skip
     yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
-                     "largest probability that the noise allows, over delta", exact(max(over)), highest=1.0)  # fmt: skip
+                     "largest probability that the noise allows, over delta", exact(max(over)),
+                     highest=1.0)  # fmt: skip
 
 
 def _sequential_over_renyi() -> float:
@@ -199,8 +200,9 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     said = (
         "where a record is removed, too, on Adult" if adult else "where a record is removed it does not, but on Adult"
     )
-    yield claim("6.2", said, data.title, f"{known[REMOVED]} LS U less measured GS U", difference(of[LS, REMOVED], of[GS, REMOVED]),
-                0.0 if adult else -CLOSE, inf if adult else CLOSE)  # fmt: skip
+    yield claim("6.2", said, data.title, f"{known[REMOVED]} LS U less measured GS U",
+                difference(of[LS, REMOVED], of[GS, REMOVED]), 0.0 if adult else -CLOSE,
+                inf if adult else CLOSE)  # fmt: skip
 
 
 def advantage_name(found: InsiderFindings) -> str:
@@ -244,7 +246,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
     yield claim("under local sensitivity epsilon' from sensitivities is epsilon", data.title,
-                "largest relative distance of both", exact(exceeded), highest=0.01)  # fmt: skip
+                "largest relative distance of both, bookkeeping", exact(exceeded), highest=0.01)  # fmt: skip
     for nearer, farther in ((SENSITIVITIES, BELIEF), (BELIEF, ADVANTAGE)):
         one, other = apart[farther], apart[nearer]
         yield claim(f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
@@ -270,8 +272,8 @@ def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
         insider, member = _insider_advantage(found), statistics.t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
-                         f"{advantage_name(found)} of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
-                         worlds=worlds)  # fmt: skip
+                         f"{advantage_name(found)} of the insider less that of Yeom's adversary",
+                         difference(insider, member), 0.0, worlds=worlds)  # fmt: skip
         bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
         yield PaperClaim("6.3", "the bound of membership inference is loose", setting.label,
                          "bound e^epsilon - 1 less the advantage of Yeom's adversary",
@@ -299,8 +301,19 @@ UNTESTED = (
 def claims_item(played: Played) -> ItemResult:
     """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
+    return claims_of_text(tested, [one.title for one in played.data])
+
+
+def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+    """Return claims about runs as a table with its picture, closed forms and what cannot be tested beside them.
+
+    Parameters
+    ----------
+    tested, titles
+        The claims about runs; titles of the data sets.
+    """
     return claims_table(
-        [*_closed_forms(), *tested, *UNTESTED],
+        [*closed_forms(), *tested, *UNTESTED],
         SECOND_LOOKS,
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
@@ -314,5 +327,5 @@ def claims_item(played: Played) -> ItemResult:
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more worlds.",
         ),
-        [one.title for one in played.data],
+        titles,
     )

@@ -1,7 +1,7 @@
 """Numbers published in Bernau et al. 2021, PVLDB 14(13), with which ours are compared.
 
-`TABLE_2` is as printed, with two digits; `TABLE_2_UNROUNDED` has the advantages from which it was rounded. Numbers that the paper shows only
-in figures were read off them; their last digit is uncertain.
+`TABLE_2` is as printed, with two digits; `TABLE_2_UNROUNDED` has the advantages from which it was rounded. Numbers that
+the paper shows only in figures were read off them; their last digit is uncertain.
 """
 
 from itertools import product
