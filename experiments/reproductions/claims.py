@@ -220,8 +220,8 @@ def verdicts_said(claims: Sequence[PaperClaim]) -> str:
     """Return how many claims hold, fail and are open, in a sentence; those that cannot be tested are counted apart."""
     count = counted(claims)
     tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
+    more = f"; {rest} more cannot be tested" if rest else ""
     return (
         f"Of {tested} claims of the text that can be tested, {count[ClaimVerdict.HOLDS]} hold on our data, "
-        f"{count[ClaimVerdict.FAILS]} do not and {count[ClaimVerdict.OPEN]} are not decided; {rest} more cannot be "
-        "tested."
+        f"{count[ClaimVerdict.FAILS]} do not and {count[ClaimVerdict.OPEN]} are not decided{more}."
     )

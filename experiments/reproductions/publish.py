@@ -22,7 +22,7 @@ import pandas as pd
 from experiments.reproductions.papers import Extent, Paper
 from experiments.reproductions.reproduce import PAPERS, SCHEMA
 from experiments.reproductions.republishing import republished
-from experiments.reproductions.sections import CSV_DIGITS, Record, section_of, smaller
+from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.errors import InputError, require
 from fl_audit.whole_files import whole_file
 
@@ -32,7 +32,6 @@ CLAIMS = "claims.csv"
 CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
 MOST_BYTES = 3_000_000  # of all files together
 DIGITS = CSV_DIGITS
-_LEFT_OUT = ("title", "caption", "said", "played", "differences")  # what stands on the page
 _QUICK = (
     "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
     "little. The full form takes hours."
@@ -68,7 +67,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     made, files = _made(docs), dict[Path, bytes]()
     best = {paper: own for paper in PAPERS if (own := _best(paper, found))}
     for paper, own in best.items():
-        made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
+        made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]
         files |= _page(paper, own, docs)
     _write(made, files, docs)
     return tuple(paper.key for paper in best)

@@ -15,14 +15,14 @@ import pandas as pd
 from experiments.reproductions.claims import PaperClaim, restored, verdicts_said
 from experiments.reproductions.page import differences_html
 from experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
-from experiments.reproductions.sections import CSV_DIGITS, Record, section_of, smaller
+from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from experiments.runs.provenance import commit_of_sources
 from fl_audit.errors import require
 from fl_audit.report.style import to_svg
 
 CLAIMS_ITEM = "claims"
 _SECTIONS = re.compile(r"(?m)^(?=## )")
-_SUMMED = re.compile(r"Of \d+ claims of the text.*? cannot be tested\.")
+_SUMMED = re.compile(r"Of \d+ claims of the text[^<.]*\.")
 _PLAYED_BEFORE = ("extent", "run_commits", "worlds", "minutes", "commit", "made")
 
 
@@ -61,9 +61,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
             record, sections[item.title] = _with_claims(own[item.key], judged, sections[item.title])
         else:
             continue
-        made.append(
-            {key: one for key, one in record.items() if key not in ("title", "caption", "played", "differences")}
-        )
+        made.append({key: one for key, one in record.items() if key not in LEFT_OUT})
     shown = [sections[item.title] for item in paper.items if item.title in sections]
     files[page] = ("\n\n".join([head.rstrip("\n"), *shown]) + "\n").encode()
     return made, files

@@ -12,6 +12,7 @@ from experiments.reproductions.papers import Extent
 from fl_audit.report.wording import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files
+LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
 _ROWS_AT_ONCE = 60
 Record = Mapping[str, Any]
 """What is kept of a finished item."""

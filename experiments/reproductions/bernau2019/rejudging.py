@@ -30,6 +30,7 @@ from experiments.reproductions.bernau2019.settings import (
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
 from experiments.reproductions.papers import Extent, ItemResult, ItemRow, Published
+from experiments.reproductions.statistics import end_by_end
 from fl_audit.evidence.membership.rates import Interval
 
 _FIGURES = {
@@ -42,6 +43,7 @@ _BY_TITLE = {
     one.title: one for groups in settings.CANDIDATES.values() for forms in groups for one in forms
 }  # fmt: skip
 _OF_ANOTHER_PAPER = "Bernau et al. 2021"
+MOST_PHI = 2.0  # at which phi is cut off
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
@@ -99,13 +101,15 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
     if data.study is MembershipStudy.PURCHASES:
         for attack, until in UNTIL_Z.items():
             weaker = [one for one in played if one.method is Method.CENTRAL and one.level < until]
-            smallest = min(areas(attack, weaker), key=lambda one: one.low)
-            yield above_half(attack, data.title, smallest, worlds(weaker))
+            yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), worlds(weaker))
     for method in (Method.LOCAL, Method.CENTRAL):
         first = next((one for one in played if one.method is method and one.is_at_chance), None)
         row = None if first is None else rows.get((first.label, "phi, white-box"))
-        claim = printed_phi(first, wider(row, CONFIDENCE), row.repetitions) if first and row else None
-        if claim is not None:
+        if first is None or row is None:
+            continue
+        found = wider(row, CONFIDENCE)
+        within = Interval(found.value, max(found.low, 0.0), min(found.high, MOST_PHI))
+        if (claim := printed_phi(first, within, row.repetitions)) is not None:
             yield claim
 
 
