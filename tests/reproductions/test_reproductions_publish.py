@@ -55,7 +55,8 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
     assert "# Bernau et al. 2021, again" in page
     assert "Quick form" in page
     assert "![Table 3. epsilon and rho_alpha for rho_beta and delta](bernau2021/table3.svg)" in page
-    assert "Not made: Table 2." in page
+    assert "Not made: Table 1. How the work grows" in page
+    assert "; Table 2. Advantage" in page
     assert "no runs; made at commit" in page
     assert "Quick form" not in (docs / "bernau2019.md").read_text(encoding="utf-8")
     for name in ("bernau2021/table3", "bernau2019/table2"):
@@ -194,7 +195,10 @@ def test_no_published_number_lies_outside_its_own_interval() -> None:
     tables = [DOCS / publish.CLAIMS, *DOCS.glob("*/*.csv")]
     outside = []
     for path in tables:
-        rows = pd.read_csv(path)[["measured", "low", "high"]].dropna()
+        rows = pd.read_csv(path)
+        if "note" in rows:  # of a largest value the interval is that of its law
+            rows = rows[~rows["note"].fillna("").str.contains("by the exact law, interval likewise")]
+        rows = rows[["measured", "low", "high"]].dropna()
         slack = 10.0 ** (1 - publish.DIGITS) * rows["measured"].abs()
         wrong = (rows["measured"] < rows["low"] - slack) | (rows["measured"] > rows["high"] + slack)
         outside += [f"{path.name}, row {index}" for index in rows.index[wrong]]

@@ -57,13 +57,14 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
     kept = [one for claim in published.claims for one in _kept(claim, published.claims)]
     played = [data for title, data in _BY_TITLE.items() if any(one.where.startswith(title) for one in kept)]
     added = [one for data in played for one in _from_tables(data, published)]
-    claims = [*closed_forms(), *(one for one in kept if one.where), *added, *UNTESTED]
-    return {"claims": claims_of_text(_once(claims), [one.title for one in played])}
+    # Judging again what was judged again changes nothing: what is made here takes the place of what was made so before.
+    made = {_key(one) for one in (*closed_forms(), *added, *UNTESTED)}
+    claims = [*closed_forms(), *(one for one in kept if _key(one) not in made), *added, *UNTESTED]
+    return {"claims": claims_of_text(claims, [one.title for one in played])}
 
 
-def _once(claims: list[PaperClaim]) -> list[PaperClaim]:
-    """Return each claim once: judging again what was judged again changes nothing."""
-    return list({(one.statement, one.where, one.quantity): one for one in claims}.values())
+def _key(claim: PaperClaim) -> tuple[str, str, str]:
+    return claim.statement, claim.where, claim.quantity
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from experiments.reproductions.bernau2021 import settings
+from experiments.reproductions.bernau2021.audits import INSIDER, audit_of
 from experiments.reproductions.bernau2021.claims import (
     EXACT_ADVANTAGE,
     IS_RHO_ALPHA,
@@ -36,6 +37,7 @@ _RENAMED = {
     "largest relative distance of both": "largest relative distance of both, bookkeeping",
 }
 """What numbers are called that were published under a name that does not tell a closed form from a measurement."""
+_AUDITS = ("fig7", "fig8", "fig9")
 _OF_INSIDER = "advantage of the insider less that of Yeom's adversary"
 
 
@@ -55,12 +57,27 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
         published.tables["fig4"], new_figure(), "", remarks_of_figure_4(any(one.stands_in for one in data))
     )
     made = {
+        **{item: _audit(published, item, data) for item in _AUDITS if item in published.tables},
         "table2": table_2_of([_as_printed(row, own[row.setting]) for row in rows], data),
         "fig1": figure_1(),
         "fig4": figure_4,
         "claims": _claims(published, data, own),
     }
     return made if "table1" in published.tables else {"table1": table_1()} | made
+
+
+def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResult:
+    """Return an audit of epsilon, with the advantages of Table 2 as they are in print."""
+    rows = published.rows(item)
+    one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
+    made: dict[InsiderSetting, dict[str, ItemRow]] = {}
+    for setting in settings.audit_settings([one]):
+        made[setting] = {row.quantity: row for row in rows if row.setting == setting.label}
+        insider = made[setting].get(INSIDER)
+        if insider is not None and setting.belief == settings.MAIN_BELIEF:
+            printed = TABLE_2[one.study, setting.scaling, setting.relation].advantage
+            made[setting][INSIDER] = replace(insider, published=printed)
+    return audit_of(made, one)
 
 
 def _as_printed(row: ItemRow, setting: InsiderSetting) -> ItemRow:
