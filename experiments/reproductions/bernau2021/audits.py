@@ -18,7 +18,13 @@ from experiments.reproductions.bernau2021.published import (
     published_repetitions,
 )
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, InsiderSetting, audit_settings
+from experiments.reproductions.bernau2021.settings import (
+    MAIN_BELIEF,
+    SCALINGS,
+    InsiderData,
+    InsiderSetting,
+    audit_settings,
+)
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.adversaries.membership.loss import chance_spread
