@@ -146,8 +146,10 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
     """
     found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
     lowest, highest = _range_of(str(stored["claimed"]))
-    texts = {name: str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")}
-    return PaperClaim(**texts, found=found, lowest=lowest, highest=highest, worlds=int(stored["worlds"]))
+    section, statement, where, quantity, why = (
+        str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
+    )
+    return PaperClaim(section, statement, where, quantity, found, lowest, highest, int(stored["worlds"]), why)
 
 
 def _range_of(text: str) -> tuple[float, float]:
