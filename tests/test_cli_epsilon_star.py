@@ -58,7 +58,7 @@ def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
     within = json.loads(run(*usual)[1])
     assert within["epsilon_star"] == within["epsilon_star_within_cut"] > 0
     assert (within["unbounded"], within["epsilon_star_without_cut"], within["cut"]) == (False, None, 1e-6)
-    found = json.loads(run(*usual, "--cut", "0")[1])
+    found = json.loads(run(*usual, "--cut", "0", "--method", "parametric")[1])
     assert (found["epsilon_star"], found["unbounded"], found["interval"]) == (None, True, [None, None])
     assert "at delta 0" in found["warnings"][0]
     _, out, _ = run("flat.txt", "population.npy", "--delta", "1e-3", "--json")

@@ -57,7 +57,13 @@ class LossLaw(Protocol):
         """Return quantiles, counted from above."""
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
-        """Return draws."""
+        """Return draws.
+
+        Parameters
+        ----------
+        size, random_state
+            How many, and what they are drawn with.
+        """
 
 
 class LawPair(NamedTuple):
@@ -92,7 +98,13 @@ class MixedLaw:
         return self._quantiles(np.log(p), self.logsf, -1)
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
-        """Return draws."""
+        """Return draws.
+
+        Parameters
+        ----------
+        size, random_state
+            How many, and what they are drawn with.
+        """
         one, other = (part.rvs(size=size, random_state=random_state) for part in self.parts)
         return np.where(random_state.random(size) < math.exp(self.weights[1]), other, one)
 

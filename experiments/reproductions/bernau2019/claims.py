@@ -142,7 +142,13 @@ def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def first_at_chance(played: PlayedData, method: Method) -> MembershipSetting | None:
-    """Return the setting with the least noise at which section 6 has attacks at chance; None if none is played."""
+    """Return the setting with the least noise at which section 6 has attacks at chance; None if none is played.
+
+    Parameters
+    ----------
+    played, method
+        The runs of a data set; the kind of privacy.
+    """
     return next((run.setting for run in played.of(method) if run.setting.is_at_chance), None)
 
 
