@@ -5,7 +5,7 @@ tables and claims that are published of it (`Paper.rejudge`). Sections of other 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
     page = docs / f"{paper.key}.md"
     head, *parts = _SECTIONS.split(page.read_text(encoding="utf-8"))
     sections = {part.splitlines()[0].removeprefix("## "): part.rstrip("\n") for part in parts}
-    made, files = [], dict[Path, bytes]()
+    made, files = list[Record](), dict[Path, bytes]()
     for item in paper.items:
         if item.key in results:
             old, result = own.get(item.key), results[item.key]
@@ -113,5 +113,5 @@ def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> 
            if (claim["where"], claim["quantity"]) in by_place]  # fmt: skip
     if not record["claims"]:
         return dict(record), section
-    told: list[Mapping[str, Any]] = [claim.to_json() | {"second_look": ""} for claim in own]
+    told = [{**claim.to_json(), "second_look": ""} for claim in own]
     return {**record, "claims": told}, _SUMMED.sub(lambda _: verdicts_said(own), section)
