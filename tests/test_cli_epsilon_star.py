@@ -54,10 +54,12 @@ def test_one_json_object(run: Run, method: str) -> None:
 
 
 def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
-    _, out, _ = run("members.txt", "population.npy", "--delta", "0", "--json")
-    found = json.loads(out)
+    usual = ("members.txt", "population.npy", "--delta", "0", "--json")
+    within = json.loads(run(*usual)[1])
+    assert within["epsilon_star"] == within["epsilon_star_within_cut"] > 0
+    assert (within["unbounded"], within["epsilon_star_without_cut"], within["cut"]) == (False, None, 1e-6)
+    found = json.loads(run(*usual, "--cut", "0", "--method", "parametric")[1])
     assert (found["epsilon_star"], found["unbounded"], found["interval"]) == (None, True, [None, None])
-    assert found["epsilon_star_within_cut"] > 0
     assert "at delta 0" in found["warnings"][0]
     _, out, _ = run("flat.txt", "population.npy", "--delta", "1e-3", "--json")
     assert json.loads(out)["unbounded"]
@@ -68,7 +70,7 @@ def test_table_and_figure(run: Run, ending: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--plot", f"star.{ending}")
     assert code == 0, err
     for said in (
-        "Epsilon* (parametric)",
+        "Epsilon* (parametric), error rates from 1e-06 to 1 - 1e-06",
         "middle 95 % of resamples",
         "AUC",
         "Yeom",

@@ -28,6 +28,7 @@ def _stored(directory: Path, *attacks: dict[str, Any], **changes: Any) -> Path:
     promise = {"belief_bound": 0.9, "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5}
     findings = [ADVANTAGE_FOUND, _entry(SHOWN, 1.5), _entry(STAR, 0.7), _entry(ACCURACY, 0.81, is_share=True)]
     summary = {"schema": 1, "verdict": "consistent", "guarantee": promise, "findings": [*findings, *attacks]}
+    summary["epsilon_star"] = {"mean": 0.7, "cut": 1e-6}
     (directory / "summary.json").write_text(json.dumps(summary | changes))
     return directory
 
@@ -55,7 +56,7 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
     assert private == {
         "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
         "noise_multiplier": 3.5, "adjacency": None, "shown": 1.5, "advantage": 0.45, "advantage_bound": 0.4,
-        "accuracy": 0.81, "epsilon_star": 0.7, "attack": None,
+        "accuracy": 0.81, "epsilon_star": 0.7, "attack": None, "epsilon_star_cut": 1e-6,
     }  # fmt: skip
     assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {

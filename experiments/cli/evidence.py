@@ -164,8 +164,13 @@ def epsilon_star(
     population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
     delta: Annotated[float, option("D", "delta of Epsilon*, in [0, 1).")],
     method: Annotated[
-        str, option("NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
-    ] = StarMethod.PARAMETRIC.value,
+        str | None,
+        option(
+            "NAME",
+            f"One of {', '.join(StarMethod)}.  [default: parametric where its fit holds, else empirical]",
+            among=StarMethod,
+        ),
+    ] = None,
     confidence: Annotated[float, option("P", "Of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
         float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
@@ -182,7 +187,7 @@ def epsilon_star(
     from experiments.runs.progress import at_work
     from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
-    chosen = choice(StarMethod, "--method", method)
+    chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
@@ -221,6 +226,7 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
         "confidence": found.confidence,
         "cut": found.cut,
         "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
+        "epsilon_star_without_cut": finite(found.epsilon_star_without_cut),
         "members": found.members,
         "population": found.population,
         "components": None if found.laws is None else [law.components for law in found.laws],
@@ -244,9 +250,8 @@ def _print_star(found: "StarEstimate") -> None:
 
     shown, attacks = rounded(found.epsilon_star, *found.interval), found.attacks
     rows = (
-        (f"Epsilon* ({found.method}), nats", shown.value),
+        (f"Epsilon* ({found.method}), {found.cut_name}, nats", shown.value),
         (found.interval_name, shown.interval),
-        (f"Epsilon* for error rates from {found.cut:g} to 1 - {found.cut:g}", _said(found.epsilon_star_within_cut)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),
         ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),

@@ -85,6 +85,7 @@ def _all_points(
 def _show(found: "Sweep", directory: Path, title: str) -> None:
     from experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
     from experiments.talk import printable
+    from fl_audit.evidence.star.methods import cuts_text
     from fl_audit.report.wording import number_text
     from fl_audit.whole_files import whole_file
 
@@ -95,7 +96,9 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
         promised, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
         rows.append((str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "promised epsilon", found.utility, "Epsilon*", "frontier")
-    options.print_table(columns, rows, printable(title), notes=(f"{STAR_CAUTION}{chance_text(found)}",))
+    counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
+    notes = (counted, f"{STAR_CAUTION}{chance_text(found)}")
+    options.print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
 

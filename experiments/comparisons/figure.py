@@ -7,14 +7,16 @@ from matplotlib.figure import Figure
 
 from experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
 from experiments.talk import printable
+from fl_audit.evidence.star.methods import cuts_text
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
+_STAR_MEAN = "Epsilon*, mean of the models"
 _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (
     ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
     ("shown, at least", lambda row: row.value(SHOWN), {"marker": "o", "color": INK, "markersize": 7}),
     ("shown by an attack", lambda row: row.attack,
      {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
-    ("Epsilon*, mean of the models", lambda row: row.value(STAR), {"marker": "x", "color": MUTED, "markersize": 7}),
+    (_STAR_MEAN, lambda row: row.value(STAR), {"marker": "x", "color": MUTED, "markersize": 7}),
 )  # fmt: skip
 
 
@@ -23,7 +25,8 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
     places = list(range(len(rows)))[::-1]
-    for name, value, look in _KINDS:
+    for kind, value, look in _KINDS:
+        name = f"{kind}, {cuts_text(row.epsilon_star_cut for row in rows)}" if kind == _STAR_MEAN else kind
         known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
         if known:
             left.plot(*np.transpose(known), linestyle="", label=name, **look)

@@ -27,6 +27,7 @@ class RunRow:
     adjacency: str | None  # between which neighbours
     # The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
+    epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
 
     def value(self, name: str) -> float | None:
         """Return a number of the report's page."""
@@ -103,4 +104,5 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         noise_multiplier=promise.get("noise_multiplier"),
         adjacency=promise.get("adjacency"),
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
+        epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )

@@ -189,7 +189,7 @@ def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> N
         if limits is not None:
             axes.axvspan(*limits, color=PALE, zorder=0, label=f"error rates within {found.cut:g}")
     if np.isfinite(found.epsilon_star):
-        label = f"Epsilon* = {found.epsilon_star:.3g} ({found.method})"
+        label = f"Epsilon* = {found.epsilon_star:.3g} ({found.method}, {found.cut_name})"
         axes.axhline(found.epsilon_star, linestyle="-.", color=INK, linewidth=1.3, label=label)
     title = f"Epsilon over thresholds, delta {found.delta:g}"
     finish_axes(axes, title, "threshold on the score", "largest log ratio (nats)")

@@ -136,6 +136,34 @@ class PaperClaim:
         return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
 
 
+def restored(stored: Mapping[str, Any]) -> PaperClaim:
+    """Return a claim as `PaperClaim.to_json` has it: what could not be tested stays so, for the reason it had.
+
+    Parameters
+    ----------
+    stored
+        The claim as JSON.
+    """
+    found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
+    lowest, highest = _range_of(str(stored["claimed"]))
+    section, statement, where, quantity, why = (
+        str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
+    )
+    return PaperClaim(section, statement, where, quantity, found, lowest, highest, int(stored["worlds"]), why)
+
+
+def _range_of(text: str) -> tuple[float, float]:
+    """Return the ends of a range as `PaperClaim.range_text` writes it."""
+    if text == "no range":
+        return -inf, inf
+    if text.startswith("at most "):
+        return -inf, float(text.removeprefix("at most "))
+    if text.startswith("at least "):
+        return float(text.removeprefix("at least ")), inf
+    low, _, high = text.partition(" to ")
+    return float(low), float(high)
+
+
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
     """Return a claim that cannot be tested.
 
@@ -191,10 +219,11 @@ def difference(one: Interval, other: Interval) -> Interval:
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
-    """Return how many claims hold, fail, are open and cannot be tested, in a sentence."""
+    """Return how many claims hold, fail and are open, in a sentence; those that cannot be tested are counted apart."""
     count = counted(claims)
+    tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
+    more = f"; {rest} more cannot be tested" if rest else ""
     return (
-        f"Of {len(claims)} claims of the text, {count[ClaimVerdict.HOLDS]} hold on our data, "
-        f"{count[ClaimVerdict.FAILS]} do not, {count[ClaimVerdict.OPEN]} are not decided and "
-        f"{count[ClaimVerdict.UNTESTED]} cannot be tested."
+        f"Of {tested} claims of the text that can be tested, {count[ClaimVerdict.HOLDS]} hold on our data, "
+        f"{count[ClaimVerdict.FAILS]} do not and {count[ClaimVerdict.OPEN]} are not decided{more}."
     )

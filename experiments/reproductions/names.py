@@ -6,7 +6,7 @@ from fl_audit.errors import InputError
 
 ITEMS = {
     "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "adversaries", "claims"),
-    "bernau2021": ("table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"),
+    "bernau2021": ("table1", "table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"),
     "negoescu2023": (*(f"fig{number}" for number in range(1, 7)), "claims"),
 }
 """The papers, in the order of their years, and the last part of the name of each of their items."""

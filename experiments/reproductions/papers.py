@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -189,6 +189,20 @@ class MadeItems:
 
 
 @dataclass(frozen=True)
+class Published:
+    """What is published of a paper."""
+
+    claims: tuple[PaperClaim, ...]  # all claims, as they were judged
+    tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
+
+    def rows(self, item: str) -> list[ItemRow]:
+        """Return the rows of an item."""
+        frame = self.tables[item]
+        told = frame.assign(note=frame["note"].fillna(""), repetitions=frame["repetitions"].astype(int))
+        return [ItemRow(**{str(name): value for name, value in row.items()}) for row in told.to_dict("records")]
+
+
+@dataclass(frozen=True)
 class Paper(Generic[ItemT]):
     """A paper that can be reproduced."""
 
@@ -200,6 +214,8 @@ class Paper(Generic[ItemT]):
     make: Callable[[Sequence[ItemT], Context], MadeItems]
     # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
     settings: Callable[[Extent], Any]
+    # Returns, by the key of the item, what follows from published numbers by the rules of this version, without runs.
+    rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: Extent) -> str:
         """Return a short digest of all settings, full or quick: numbers with another one are no longer ours."""

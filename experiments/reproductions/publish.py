@@ -1,15 +1,16 @@
 """Pages of the documentation from finished reproductions: every table and figure, what is printed beside ours.
 
     python -m experiments.reproductions.publish RUNS
+    python -m experiments.reproductions.publish --rejudge
 
-RUNS holds what `fl-audit reproduce PAPER --out RUNS/...` wrote, of one paper or several.
+RUNS holds what `fl-audit reproduce PAPER --out RUNS/...` wrote, of one paper or several. `--rejudge` needs no runs: it
+judges the claims on the pages again by the rules of this version, from the numbers that are published.
 """
 
 import argparse
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -18,11 +19,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.page import rows_html
 from experiments.reproductions.papers import Extent, Paper
 from experiments.reproductions.reproduce import PAPERS, SCHEMA
+from experiments.reproductions.republishing import republished
+from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.errors import InputError, require
-from fl_audit.report.wording import plural
 from fl_audit.whole_files import whole_file
 
 DOCS = Path("docs") / "papers"
@@ -30,14 +31,11 @@ MADE = "published.json"
 CLAIMS = "claims.csv"
 CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
 MOST_BYTES = 3_000_000  # of all files together
-DIGITS = 6  # of every number in their CSV files
-_ROWS_AT_ONCE = 60
-_LEFT_OUT = ("title", "caption", "said", "played", "differences")  # what stands on the page
+DIGITS = CSV_DIGITS
 _QUICK = (
     "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
     "little. The full form takes hours."
 )
-Record = Mapping[str, Any]
 
 
 def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
@@ -69,8 +67,42 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     made, files = _made(docs), dict[Path, bytes]()
     best = {paper: own for paper in PAPERS if (own := _best(paper, found))}
     for paper, own in best.items():
-        made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
+        made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]
         files |= _page(paper, own, docs)
+    _write(made, files, docs)
+    return tuple(paper.key for paper in best)
+
+
+def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
+    """Write the pages again by the rules of this version, from the numbers on them: no run is read.
+
+    Parameters
+    ----------
+    docs
+        Where the pages are.
+
+    Returns
+    -------
+    tuple
+        The keys of the papers whose pages were written.
+
+    Raises
+    ------
+    InputError
+        If nothing is published there, or the pages would take more than `MOST_BYTES`. Then nothing is written.
+    """
+    made, files = _made(docs), dict[Path, bytes]()
+    require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
+    known = [paper for paper in PAPERS if paper.key in made]
+    for paper in known:
+        made[paper.key], changed = republished(paper, made[paper.key], docs)
+        files |= changed
+    _write(made, files, docs)
+    return tuple(paper.key for paper in known)
+
+
+def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
+    """Write files, what is kept of all items, and the table of claims."""
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -78,7 +110,6 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     for path, content in files.items():
         with whole_file(path) as file:
             file.write_bytes(content)
-    return tuple(paper.key for paper in best)
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
@@ -139,61 +170,9 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
         place = docs / paper.key / record["item"]
         files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
         files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
-        parts.append(_section(record, frame))
+        parts.append(section_of(record, frame))
     files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
     return files
-
-
-def smaller(svg: str) -> str:
-    """Return the same picture in fewer characters, for a file of its own: each style once, no indents, no unused names.
-
-    The picture is one as matplotlib writes it. Within a page its styles would reach other pictures.
-    """
-    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    used = set(re.findall(r"#([\w-]+)", bare))
-    bare = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", bare)
-    bare = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", bare))
-    bare = re.sub(r' d="[^"]*"', lambda path: re.sub(r" ?\b([A-Za-z])\b ", r"\1", path[0]), bare)
-    styles = {style: f"s{number}" for number, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', bare)))}
-    bare = re.sub(r' style="([^"]*)"', lambda style: f' class="{styles[style[1]]}"', bare)
-    sheet = "".join(f".{name}{{{style}}}" for style, name in styles.items())
-    return bare.replace("<defs>", f"<style>{sheet}</style><defs>", 1)
-
-
-def _section(record: Record, frame: pd.DataFrame) -> str:
-    """Return the part of the page about an item: its picture, where it comes from, what differs, its rows."""
-    place = f"{record['paper']}/{record['item']}"
-    title = escape(record["title"], quote=False)
-    beside = frame[frame["published"].notna() | frame["theory"].notna()]
-    shown = frame if record["claims"] else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
-    table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
-    parts = (
-        f"## {title}",
-        f"![{title}]({place}.svg)",
-        f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
-        _origin(record),
-        escape(record["played"], quote=False),
-        _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
-        _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
-    )
-    return "\n\n".join(parts)
-
-
-def _origin(record: Record) -> str:
-    minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
-    runs = (
-        f"{plural(record['worlds'], 'world')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
-        if record["worlds"] else "no runs"
-    )  # fmt: skip
-    form = "full form" if record["extent"] == Extent.FULL else "quick form"
-    return f"*{form[0].upper()}{form[1:]}; {runs}; made at commit {record['commit'] or '?'} on {record['made']}.*"
-
-
-def _one_block(html: str) -> str:
-    """Return HTML without empty lines, at which Markdown would take it apart, and without what only a report needs."""
-    plain = html.replace("<h3>Where ours differs, and why</h3>", "")
-    bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
-    return "\n".join(line for line in bare.splitlines() if line.strip())
 
 
 def _claims_csv(records: Iterable[Record]) -> str:
@@ -216,11 +195,14 @@ def _claims_csv(records: Iterable[Record]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Publish what is finished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, help="where finished reproductions lie")
+    parser.add_argument("runs", type=Path, nargs="?", help="where finished reproductions lie")
+    parser.add_argument("--rejudge", action="store_true", help="judge the published numbers again, without runs")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the pages are written")
     options = parser.parse_args(arguments)
+    if options.rejudge != (options.runs is None):
+        parser.error("accepted is either a directory of runs or --rejudge")
     try:
-        written = publish(options.runs, options.docs)
+        written = rejudge(options.docs) if options.rejudge else publish(options.runs, options.docs)
     except InputError as error:
         sys.exit(str(error))
     sys.stdout.write(f"pages of {', '.join(written)} in {options.docs}\n")

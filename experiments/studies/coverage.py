@@ -149,7 +149,8 @@ STATEMENTS = (
         Statement(f"papers: {kind} interval", partial(laws.repetitions, kind=[kind]),
                   tuple(f"{_PAPERS}{one}" for one in functions), is_promised=False)
         for kind, functions in (
-            ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest"]),
+            ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest", "bernau2019.claims.confidence_of_each",
+                   "bernau2021.complexities.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),

@@ -17,6 +17,7 @@ from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility, promise_varies
 from fl_audit.arrays import Flags, Floats
+from fl_audit.evidence.star.methods import cuts_text
 from fl_audit.report import style
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.report.wording import number_text
@@ -74,7 +75,8 @@ def landscape_figure(
         limit(low - margin, high + margin)
     _draw_densities(top, models, "epsilon_star", upright=False)
     _draw_densities(right, models, utility.column, upright=True)
-    finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
+    risk = f"Epsilon* (nats; {cuts_text(models['epsilon_star_cut'])}), mean and range over repetitions"
+    finish_axes(main, "", risk, UTILITY_NAMES[utility])
     finish_axes(top, literal(title), "", "density (1/nat)")
     finish_axes(right, "", "density", "")
     for axes in (top, right):

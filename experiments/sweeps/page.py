@@ -8,6 +8,7 @@ import pandas as pd
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED, UNTRAINED, promise_varies
+from fl_audit.evidence.star.methods import cuts_text
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
 from fl_audit.report.style import to_png
@@ -61,7 +62,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         title=title,
         heading=title,
         subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
-        opening=f"{_READING}{chance_text(sweep)}",
+        opening=f"{_READING}{chance_text(sweep)} Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}.",
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
         banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),

@@ -37,9 +37,9 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     DataFrame
         point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
-        test_auroc, epsilon_star, membership_advantage; of its point epsilon_star_untrained, the mean before any
-        training. With points that play the game of membership also, of the attack on models with the largest AUC there,
-        its name, AUC and TPR at 1 % FPR over all worlds of the point.
+        test_auroc, epsilon_star, membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean
+        before any training. With points that play the game of membership also, of the attack on models with the largest
+        AUC there, its name, AUC and TPR at 1 % FPR over all worlds of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -64,7 +64,8 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
-    return pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
+    table = pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
+    return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
 
 
 def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:

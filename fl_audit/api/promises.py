@@ -186,8 +186,9 @@ def epsilon_star(
     population_losses: ArrayLike,
     delta: float,
     *,
-    method: StarMethod | str = StarMethod.PARAMETRIC,
+    method: StarMethod | str | None = None,
     confidence: float = 0.95,
+    cut: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> StarEstimate:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023, Definition 2.
@@ -200,9 +201,13 @@ def epsilon_star(
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     method
-        `parametric` fits a normal law to each set, `mixture` a mixture of normals, `empirical` counts.
+        `parametric` fits a normal law to each set, `mixture` a mixture of normals, `empirical` counts. None takes
+        `parametric` where its fit holds, and `empirical` where it is rejected.
     confidence
         Confidence of the interval, above 0 and below 1.
+    cut
+        Error rates below it and above 1 less it are left out, from 0, which leaves out none, to below 0.5. None takes
+        those of the paper: 0.001 for `empirical`, 1e-6 otherwise.
     rng
         Draws the bootstrap samples; None starts a generator at 0, so that equal calls answer alike.
 
@@ -212,6 +217,6 @@ def epsilon_star(
         If a loss is negative or not finite, or a number is out of its range.
     """
     generator = np.random.default_rng(0) if rng is None else rng
-    chosen = choice(StarMethod, "method", method)
+    chosen = None if method is None else choice(StarMethod, "method", method)
     members, population = as_floats("member losses", member_losses), as_floats("population losses", population_losses)
-    return estimate_epsilon_star(members, population, delta, generator, chosen, confidence)
+    return estimate_epsilon_star(members, population, delta, generator, chosen, confidence, cut)

@@ -4,12 +4,13 @@ import time
 import numpy as np
 import pytest
 
+from experiments.runs.config.audit import AuditSection
 from fl_audit.errors import InputError
 from fl_audit.evidence.star import star_estimate
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
-from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
+from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.evidence.star.intervals import gather, hull_interval, parametric_draws
-from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.evidence.star.methods import DEFAULT_CUTS, StarMethod
 from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
 
@@ -81,14 +82,39 @@ def test_what_cannot_be_trusted_is_said() -> None:
     assert "29 losses of members: with fewer than 30" in said(members, population)
     assert "of population" not in said(members, population)
     assert "all losses of members are equal" in said(np.ones(50), population)
-    assert "at delta 0 two different normal laws" in said(members, population, 0.0)
+    assert "at delta 0 two different normal laws" in said(members, population, 0.0, cut=0.0)
     assert "do not look like a normal" in said(rng.exponential(1, 3000) ** 3, rng.exponential(1, 3000))
     assert "all thresholds count" in said(rng.normal(1, 0.01, 99), rng.normal(9, 0.01, 99), cut=1e-3)
     assert "without an error" in said(np.arange(50.0), np.arange(100.0, 150.0), method=StarMethod.EMPIRICAL)
-    unbounded = estimate_epsilon_star(members, population, 0.0, rng)
-    assert unbounded.epsilon_star == math.inf
-    assert unbounded.cut == 1e-6
-    assert 0 < unbounded.epsilon_star_within_cut < math.inf
+    within = estimate_epsilon_star(members, population, 0.0, rng)
+    assert within.cut == 1e-6
+    assert 0 < within.epsilon_star == within.epsilon_star_within_cut < within.epsilon_star_without_cut == math.inf
+
+
+def test_the_headline_is_within_the_papers_cut_and_by_the_estimator_that_holds() -> None:
+    # Gamma(2, 3) against Gamma(2, 5): Epsilon* is 7.84 over all thresholds, 3.25 within 0.001 (by quadrature); the
+    # normals say 22.4 over all thresholds.
+    draw = np.random.default_rng(0)
+    members, population = draw.gamma(2, 3, 1000), draw.gamma(2, 5, 1200)
+    found = estimate_epsilon_star(members, population, 1e-5, np.random.default_rng(0))
+    assert found.method is StarMethod.EMPIRICAL
+    assert found.cut == DEFAULT_CUTS[StarMethod.EMPIRICAL] == 0.001
+    assert found.epsilon_star == pytest.approx(3.25, abs=0.4)
+    assert found.epsilon_star == float(empirical_epsilon_star(members, population, 1e-5))
+    fitted = estimate_epsilon_star(members, population, 1e-5, np.random.default_rng(0), StarMethod.PARAMETRIC)
+    assert f"parametric: {fitted.epsilon_star:.4g}" in found.warnings[0], "the other value stands beside the headline"
+    assert fitted.epsilon_star == float(parametric_epsilon_star(members, population, 1e-5)) < 10
+    assert fitted.epsilon_star_without_cut > 20
+    assert all("0.001 to 1 - 0.001" in text for text in (str(found), found._repr_html_()))
+
+
+def test_a_fit_that_holds_is_kept_and_one_table_has_the_cuts() -> None:
+    draw = np.random.default_rng(1)
+    # Scores of narrow losses are nearly linear in them, so normal losses have normal scores.
+    members, population = draw.normal(5, 0.1, 2000), draw.normal(5.02, 0.1, 2000)
+    found = estimate_epsilon_star(members, population, 1e-5, np.random.default_rng(0))
+    assert (found.method, found.cut) == (StarMethod.PARAMETRIC, DEFAULT_CUTS[StarMethod.PARAMETRIC])
+    assert StarSettings(1e-5).cut == AuditSection().epsilon_star_cut == DEFAULT_CUTS[StarMethod.PARAMETRIC] == 1e-6
 
 
 def test_wrong_input_is_named() -> None:

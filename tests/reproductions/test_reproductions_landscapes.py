@@ -35,7 +35,7 @@ from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import grid, without_privacy
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
-from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.style import to_png

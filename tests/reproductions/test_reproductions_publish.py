@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,11 +16,20 @@ from experiments.reproductions import publish
 from experiments.reproductions.bernau2019.epsilons import table_2, table_3
 from experiments.reproductions.bernau2021.closed_forms import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery, calibrated
 from experiments.reproductions.bernau2021.closed_forms import table_3 as scores
-from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, SecondLook, looked_at
+from experiments.reproductions.claims import (
+    Cause,
+    ClaimVerdict,
+    PaperClaim,
+    SecondLook,
+    looked_at,
+    restored,
+    untested,
+    verdicts_said,
+)
 from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from experiments.reproductions.negoescu2023.estimators import SETTINGS
-from experiments.reproductions.negoescu2023.paper import theorem_2
 from experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
+from experiments.reproductions.negoescu2023.text import theorem_2
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.errors import InputError
@@ -45,7 +55,8 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
     assert "# Bernau et al. 2021, again" in page
     assert "Quick form" in page
     assert "![Table 3. epsilon and rho_alpha for rho_beta and delta](bernau2021/table3.svg)" in page
-    assert "Not made: Table 2." in page
+    assert "Not made: Table 1. How the work grows" in page
+    assert "; Table 2. Advantage" in page
     assert "no runs; made at commit" in page
     assert "Quick form" not in (docs / "bernau2019.md").read_text(encoding="utf-8")
     for name in ("bernau2021/table3", "bernau2019/table2"):
@@ -142,7 +153,76 @@ def test_boxes_of_many_values_stay_small() -> None:
     assert len(dots[1]) == 0  # type: ignore[arg-type]
 
 
+def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
+    for claim in (
+        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.45, worlds=7),
+        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), highest=0.7),
+        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, np.inf), -0.03, 0.03),
+        untested("6", "so", "no data"),
+    ):
+        back = restored(claim.to_json())
+        assert (back.verdict, back.note, back.range_text) == (claim.verdict, claim.note, claim.range_text)
+
+
+def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
+    holds = PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.3)
+    said = verdicts_said([holds, untested("6", "so", "no data")])
+    assert said.startswith("Of 1 claims of the text that can be tested, 1 hold")
+    assert "1 more cannot be tested" in said
+
+
 # ---------------------------------------------------------------- the pages of this version
+
+
+@pytest.mark.long
+def test_the_pages_are_what_this_version_makes_of_their_numbers(tmp_path: Path) -> None:
+    docs = tmp_path / "papers"
+    shutil.copytree(DOCS, docs)
+    publish.rejudge(docs)
+    for path in sorted(DOCS.rglob("*")):
+        if path.suffix in {".md", ".csv"}:
+            again = (docs / path.relative_to(DOCS)).read_text(encoding="utf-8")
+            assert _undated(again) == _undated(path.read_text(encoding="utf-8")), path.name
+    files = [{path.relative_to(place) for path in place.rglob("*")} for place in (DOCS, docs)]
+    assert files[0] == files[1]
+
+
+def _undated(text: str) -> str:
+    return re.sub(r"; judged again from these numbers at commit [^.*]*", "", text)
+
+
+def test_no_published_number_lies_outside_its_own_interval() -> None:
+    tables = [DOCS / publish.CLAIMS, *DOCS.glob("*/*.csv")]
+    outside = []
+    for path in tables:
+        rows = pd.read_csv(path)
+        if "note" in rows:  # of a largest value the interval is that of its law
+            rows = rows[~rows["note"].fillna("").str.contains("by the exact law, interval likewise")]
+        rows = rows[["measured", "low", "high"]].dropna()
+        slack = 10.0 ** (1 - publish.DIGITS) * rows["measured"].abs()
+        wrong = (rows["measured"] < rows["low"] - slack) | (rows["measured"] > rows["high"] + slack)
+        outside += [f"{path.name}, row {index}" for index in rows.index[wrong]]
+    assert outside == []
+
+
+def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    claims = {key: next(one for one in records if one["item"] == "claims")["claims"] for key, records in made.items()}
+    assert not [one for one in claims["bernau2019"] if one["section"].startswith("Bernau")]
+    for own in claims.values():
+        told = [(one["statement"], one["where"], one["quantity"]) for one in own]
+        assert len(told) == len(set(told))
+    exact = [one["quantity"] for one in claims["bernau2021"] if one["worlds"] and one["low"] == one["high"]]
+    assert set(exact) == {"largest relative distance of both, bookkeeping"}, "a closed form is no measurement"
+
+
+def test_skewed_purchases_agree_with_what_section_6_says_of_them() -> None:
+    rows = pd.read_csv(DOCS / publish.CLAIMS).set_index("claim")["verdict"]
+    of = rows[[name for name in rows.index if "at the same test accuracy" in name and "Skewed" in name]]
+    assert of[["10 classes; " in name for name in of.index]].tolist() == ["holds on our data"] * 2
+    assert not any("50 classes;" in name or "100 classes;" in name or "alike" in name for name in of.index)
+    one = next(name for name in rows.index if name.startswith("one component suffices"))
+    assert rows[one] == "does not hold on our data"
 
 
 def test_no_published_page_is_stale() -> None:

@@ -41,10 +41,10 @@ OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adv
 
 
 def test_names() -> None:
-    numbered = ["table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"]
+    numbered = ["table1", "table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"]
     names = item_names()
     first = names.index("bernau2021")
-    assert names[first : first + 13] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
+    assert names[first : first + 14] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
     assert names[:10] == ("bernau2019", *(f"bernau2019-{key}" for key in OF_2019))
     assert chosen_items("bernau2021") == (PAPER, PAPER.items)
     assert [item.key for item in chosen_items("bernau2021-fig4")[1]] == ["fig4"]

@@ -240,7 +240,7 @@ def test_points_of_the_game_of_membership_name_their_strongest_attack(tmp_path: 
 def test_unbounded_models_are_not_drawn() -> None:
     models = pd.DataFrame(
         {"point": ["epsilon=1.0"] * 2, "private": True, "epsilon": 1.0, "test_accuracy": [0.5, 0.6],
-         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0}
+         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
     )  # fmt: skip
     table = points_table(models, points(1.0)[:1], Utility.ACCURACY)
     assert not table["on_frontier"].any()

@@ -12,6 +12,7 @@ from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promis
 from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
+from experiments.reproductions.bernau2019.rejudging import rejudge
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
 from experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
 from experiments.reproductions.claims import verdicts_said
@@ -103,6 +104,7 @@ PAPER = Paper(
     _ITEMS,
     _make,
     all_values,
+    rejudge,
 )
 
 

@@ -147,3 +147,6 @@ PHI_AT_CHANCE: dict[MembershipStudy, tuple[float | None, float | None]] = {
     MembershipStudy.LFW: (1.1, 1.5),
 }
 """phi of local and of central DP where the AUC reaches one half (sections 5.1 and 5.4)."""
+
+BLOG_TEXAS = (250.0, 6.5, 2.0, 1.0, 0.3)
+"""Epsilon of central DP on Texas by rising z, of an author's blog ("Introduction to differential privacy")."""

@@ -18,7 +18,13 @@ from experiments.reproductions.bernau2021.published import (
     published_repetitions,
 )
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, InsiderSetting, audit_settings
+from experiments.reproductions.bernau2021.settings import (
+    MAIN_BELIEF,
+    SCALINGS,
+    InsiderData,
+    InsiderSetting,
+    audit_settings,
+)
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.adversaries.membership.loss import chance_spread
@@ -44,7 +50,18 @@ _MEMBERSHIP_LOOKS = {
 def audit_of_epsilon(played: Played) -> ItemResult:
     """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
     (data,), settings = played.data, audit_settings(played.data)
-    rows = {setting: audit_rows(played.runs[setting]) for setting in settings}
+    return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)
+
+
+def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderData) -> ItemResult:
+    """Return the four panels of one data set from its rows.
+
+    Parameters
+    ----------
+    rows, data
+        The rows of every setting by quantity, as `audit_rows` returns them; the data set.
+    """
+    settings = tuple(rows)
     figure = new_figure(7.6)
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (SENSITIVITIES, BELIEF, ADVANTAGE), strict=False):

@@ -1,7 +1,6 @@
 """What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf, log, sqrt
 
@@ -16,7 +15,7 @@ from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
-from experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting, InsiderStudy
+from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, InsiderData, InsiderSetting, InsiderStudy
 from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
@@ -39,11 +38,15 @@ NEAR = 0.9
 """The share of C from which a sensitivity counts as close to it; the paper states no number."""
 ROUNDED = 1 + 1e-6
 """The clipping norm in units of itself, as sums in single precision have it."""
+IS_RHO_ALPHA = "under local sensitivity the advantage is rho_alpha"
+NO_MORE_THAN_DELTA = "a belief exceeds rho_beta no more often than delta"
+NOISE_OF_THE_FIGURES = "noise of the figures, rho_beta .9"
+EXACT_ADVANTAGE = "exact advantage"
 FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
 
 
-def _closed_forms() -> Iterator[PaperClaim]:
+def closed_forms() -> Iterator[PaperClaim]:
     """Yield what follows from formulas alone."""
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
@@ -61,6 +64,7 @@ def _closed_forms() -> Iterator[PaperClaim]:
     yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
                      "smallest exact advantage over rho_alpha",
                      exact(min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)), 0.95)  # fmt: skip
+    yield from noise_of_the_figures()
     queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
     passed = max(one.exceeded / one.delta for one in queries)
     yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
@@ -71,6 +75,20 @@ def _closed_forms() -> Iterator[PaperClaim]:
     yield PaperClaim("4.4", "Rényi composition promises more than sequential composition", "30 rounds, rho_beta .9",
                      "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
                      1.0)  # fmt: skip
+
+
+def noise_of_the_figures() -> Iterator[PaperClaim]:
+    """Yield what the noise of the figures allows at rho_beta .9, whatever the data are."""
+    promises = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
+    apart = [(promise.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
+             for delta, promise in promises]  # fmt: skip
+    yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
+                     exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
+    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (promise.noise_multiplier or inf), MAIN_BELIEF) / delta
+            for delta, promise in promises]  # fmt: skip
+    yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
+                     "largest probability that the noise allows, over delta", exact(max(over)),
+                     highest=1.0)  # fmt: skip
 
 
 def _sequential_over_renyi() -> float:
@@ -129,11 +147,19 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), np.mean)
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
-        counted = identified(found)[1].found
-        bound = _largest_exceedance(found.promised_mu, setting.belief)
-        exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
-        yield claim("a belief exceeds rho_beta no more often than delta", quantity="share of beliefs above rho_beta",
-                    found=exceeded, highest=data.delta, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+        yield exceedance(setting.label, identified(found)[1].found, data.delta, found.repetitions)
+
+
+def exceedance(where: str, counted: Interval, delta: float, worlds: int) -> PaperClaim:
+    """Return the claim about how often a belief exceeds rho_beta, of a share that was counted.
+
+    Parameters
+    ----------
+    where, counted, delta, worlds
+        On what; the share of beliefs above rho_beta; the delta that is promised; worlds.
+    """
+    return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
+                      worlds=worlds, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
 def _largest_exceedance(mu: float, belief: float) -> float:
@@ -163,21 +189,39 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, worlds=runs[settings.main_settings([data])[0]].repetitions)
-    bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
-    for relation, letter in settings.RELATION_LETTERS.items():
-        off = of[LS, relation]
-        yield claim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
-                    "advantage less rho_alpha", Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE,
-                    CLOSE)  # fmt: skip
+    for relation in settings.RELATION_LETTERS:
+        counted = runs[InsiderSetting(data, LS, relation)]
+        yield counted_advantage(counted.setting, identified(counted)[0].found, counted.repetitions)
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
+    known = {relation: advantage_name(runs[InsiderSetting(data, LS, relation)]) for relation in (REPLACED, REMOVED)}
     yield claim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
-                "advantage LS B less GS B", apart, 0.0)  # fmt: skip
+                f"{known[REPLACED]} LS B less measured GS B", apart, 0.0)  # fmt: skip
     adult = data.study is InsiderStudy.ADULT
     said = (
         "where a record is removed, too, on Adult" if adult else "where a record is removed it does not, but on Adult"
     )
-    yield claim("6.2", said, data.title, "advantage LS U less GS U", difference(of[LS, REMOVED], of[GS, REMOVED]),
-                0.0 if adult else -CLOSE, inf if adult else CLOSE)  # fmt: skip
+    yield claim("6.2", said, data.title, f"{known[REMOVED]} LS U less measured GS U",
+                difference(of[LS, REMOVED], of[GS, REMOVED]), 0.0 if adult else -CLOSE,
+                inf if adult else CLOSE)  # fmt: skip
+
+
+def advantage_name(found: InsiderFindings) -> str:
+    """Return what the insider's advantage of a run is called: one by a closed form is not measured."""
+    return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
+
+
+def counted_advantage(setting: InsiderSetting, counted: Interval, worlds: int) -> PaperClaim:
+    """Return the claim that games are won as often as rho_alpha says.
+
+    Parameters
+    ----------
+    setting, counted, worlds
+        A setting with noise by the local sensitivity; its advantage as games were won, with its interval; its worlds.
+    """
+    bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
+    off = Interval(counted.value - bound, counted.low - bound, counted.high - bound)
+    return PaperClaim("6", IS_RHO_ALPHA, setting.label, "advantage by counted games less rho_alpha", off, -CLOSE, CLOSE,
+                      worlds=worlds)  # fmt: skip
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -202,7 +246,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
     yield claim("under local sensitivity epsilon' from sensitivities is epsilon", data.title,
-                "largest relative distance of both", exact(exceeded), highest=0.01)  # fmt: skip
+                "largest relative distance of both, bookkeeping", exact(exceeded), highest=0.01)  # fmt: skip
     for nearer, farther in ((SENSITIVITIES, BELIEF), (BELIEF, ADVANTAGE)):
         one, other = apart[farther], apart[nearer]
         yield claim(f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
@@ -228,8 +272,8 @@ def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
         insider, member = _insider_advantage(found), statistics.t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
-                         "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
-                         worlds=worlds)  # fmt: skip
+                         f"{advantage_name(found)} of the insider less that of Yeom's adversary",
+                         difference(insider, member), 0.0, worlds=worlds)  # fmt: skip
         bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
         yield PaperClaim("6.3", "the bound of membership inference is loose", setting.label,
                          "bound e^epsilon - 1 less the advantage of Yeom's adversary",
@@ -257,19 +301,31 @@ UNTESTED = (
 def claims_item(played: Played) -> ItemResult:
     """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
+    return claims_of_text(tested, [one.title for one in played.data])
+
+
+def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+    """Return claims about runs as a table with its picture, closed forms and what cannot be tested beside them.
+
+    Parameters
+    ----------
+    tested, titles
+        The claims about runs; titles of the data sets.
+    """
     return claims_table(
-        [*_closed_forms(), *tested, *UNTESTED],
+        [*closed_forms(), *tested, *UNTESTED],
         SECOND_LOOKS,
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
             f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
-            "The insider's advantage is the mean of what its beliefs say of each game: its log-odds are the exact "
-            "likelihood ratio. Counted wins stand in Table 2. Of Yeom's adversary it is the mean over worlds with its "
-            "t interval: what other records would change is no part of it. How often a belief exceeds rho_beta is "
-            "bounded by the noise as well, whatever the sensitivities depend on.",
+            "Where noise follows the local sensitivity the law of the log-odds is known: an exact advantage is that of "
+            "the law, with an interval of no width, and no measurement. A measured one is the mean of what beliefs say "
+            "of each game, since the log-odds are the exact likelihood ratio; one by counted games is that of Table 2. "
+            "Of Yeom's adversary it is the mean over worlds with its t interval: what other records would change is no "
+            "part of it. How often a belief exceeds rho_beta is counted, and bounded by the noise in a row of its own.",
             "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more worlds.",
         ),
-        [one.title for one in played.data],
+        titles,
     )

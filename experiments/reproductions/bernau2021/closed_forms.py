@@ -33,6 +33,8 @@ from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 
 GAMES = 20_000
+OTHER_SEEDS = 200
+"""How many further simulations show whether the mean belief of Figure 1 is off by luck."""
 EXAMPLE_EPSILONS = (6.0, 3.0)
 EXAMPLE_DELTA = 1e-6
 """Epsilons and delta of Figure 2. Figure 1 has no printed numbers; it is drawn with the first of the epsilons."""
@@ -107,6 +109,7 @@ def figure_1() -> ItemResult:
     """Return the decision boundary and the beliefs of the one-dimensional example."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     games = _simulate(query, resampling("figure 1"))
+    others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
     grid = np.linspace(-2.5, 3.5, 400)
@@ -130,8 +133,18 @@ def figure_1() -> ItemResult:
         (
             "No number is printed with this figure, not even the noise; it is drawn with the noise of Figure 2a. The "
             "boundary lies in the middle whatever the noise is.",
+            f"The mean belief lies {abs(_belief_off(query, games)):.1f} standard errors from theory, by luck of the "
+            f"seed: with {OTHER_SEEDS} other seeds it lies {abs(np.mean(others)):.1f} from it on average, signs "
+            f"counted, and {np.max(np.abs(others)):.1f} at most.",
         ),
     )
+
+
+def _belief_off(query: NoisyQuery, games: QueryGames) -> float:
+    """Return by how many standard errors the mean belief in the truth exceeds theory."""
+    beliefs = expit(games.towards_truth)
+    error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
+    return (float(beliefs.mean()) - mean_belief(query.mu)) / error
 
 
 def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:

@@ -8,7 +8,9 @@ from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from experiments.reproductions.bernau2021.claims import claims_item
 from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
+from experiments.reproductions.bernau2021.complexities import table_1
 from experiments.reproductions.bernau2021.identification import figure_6, table_2
+from experiments.reproductions.bernau2021.rejudging import rejudge
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from experiments.reproductions.bernau2021.settings import (
@@ -53,6 +55,7 @@ def _audit(number: int, study: InsiderStudy) -> InsiderItem:
 
 _ALL = tuple(InsiderStudy)
 _ITEMS = (
+    InsiderItem("table1", "Table 1. How the work grows with records and rounds", lambda played: table_1()),
     InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, _ALL),
     InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
     InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
@@ -102,6 +105,7 @@ PAPER = Paper(
     _ITEMS,
     _make,
     settings.all_values,
+    rejudge,
 )
 
 

@@ -99,6 +99,11 @@ SLIPS: dict[str, str] = {
         "C = 3, and the figure shows medians of 4.2 and 4.4. They belong to replaced records (Eq. 11 and 12). Both "
         "kinds are shown here, and the published medians stand beside the replaced records."
     ),
+    "figure-4-cosine": (
+        "Figure 4: the preprint has a panel more, in which neighbours of Purchase-100 are chosen by the cosine "
+        "distance, which is said to do worse than the Hamming distance. It is missing here: its neighbours need runs "
+        "of their own, which were not played. `dissimilarity = \"cosine\"` chooses them in a run."
+    ),
     "labels": (
         "Labels: the measures compare features alone. Two records with similar features and different labels pull the "
         "model in different directions, so the least dissimilar neighbour need not be the one that matters least. The "

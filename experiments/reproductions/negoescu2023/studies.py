@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9

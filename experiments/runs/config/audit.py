@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 from fl_audit.game.names import View
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
 
@@ -121,7 +122,7 @@ class AuditSection(ConfigSection):
     """Confidence of intervals and bounds."""
     epsilon_star: bool = True
     """Whether the risk of every evaluated release is measured as Epsilon*."""
-    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
     """Error rates under it and above 1 less it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
     """Where members' losses are when Epsilon* is found: in one place, or with their owners."""

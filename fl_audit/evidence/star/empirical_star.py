@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import checked_pair, require_cut, require_star_delta
-
-EMPIRICAL_CUT = 0.001  # the stability cut of appendix 8.1 for the empirical form
+from fl_audit.evidence.star.methods import EMPIRICAL_CUT
 
 
 @dataclass(frozen=True)

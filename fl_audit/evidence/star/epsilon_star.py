@@ -23,6 +23,7 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
@@ -46,7 +47,8 @@ class StarSettings:
     """Which Epsilon* is asked for."""
 
     delta: float  # from 0 to below 1
-    cut: float = 0.0  # from 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none
+    # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
+    cut: float = PARAMETRIC_CUT
 
     def __post_init__(self) -> None:
         require_star_delta(self.delta)
@@ -148,8 +150,9 @@ def epsilon_star_gaussian(
         From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
-        both lie between `cut` and 1 - `cut` count. With 0, the default, all count: the supremum needs no cut to be
-        stable. Where no threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
+        both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known laws. For laws
+        that were fitted to losses, the tails beyond the cut are guesses: see `parametric_epsilon_star`. Where no
+        threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
 
     Raises
     ------
@@ -218,7 +221,11 @@ def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
 
 
 def parametric_epsilon_star(
-    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, cut: float = 0.0
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    shift: float = DEFAULT_SHIFT,
+    cut: float = PARAMETRIC_CUT,
 ) -> Floats:
     """Return Epsilon* of one model or many, shape (...), from losses on members and on a population sample.
 

@@ -26,8 +26,9 @@ from scipy.special import betaincinv
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require, require_number
-from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, largest_ratio, threshold_counts
+from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.evidence.star.epsilon_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta
+from fl_audit.evidence.star.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _ALL_APART = 4000
 _CELL_FINENESS, _BAND_FINENESS = 100, 20
@@ -82,14 +83,19 @@ def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells,
 
 
 def parametric_draws(
-    cells: tuple[LossCells, LossCells], delta: float, shift: float, replicates: int, rng: np.random.Generator
+    cells: tuple[LossCells, LossCells],
+    delta: float,
+    shift: float,
+    replicates: int,
+    rng: np.random.Generator,
+    cut: float = PARAMETRIC_CUT,
 ) -> Floats:
     """Return the parametric Epsilon* of bootstrap draws, each normalised by its own extremes, shape (replicates,).
 
     Parameters
     ----------
-    cells, delta, shift, replicates, rng
-        As `gather` returns them; as for `parametric_epsilon_star`; number of draws, and their source.
+    cells, delta, shift, replicates, rng, cut
+        As `gather` returns them; delta, shift and cut as for `parametric_epsilon_star`; number of draws, their source.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -102,7 +108,7 @@ def parametric_draws(
         for numbers, losses in drawn:
             used = np.flatnonzero(numbers.any(axis=0))
             laws += _fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift)
-        found.append(epsilon_star_gaussian(laws[0], laws[1], laws[2], laws[3], delta))
+        found.append(epsilon_star_gaussian(laws[0], laws[1], laws[2], laws[3], delta, cut))
     return np.concatenate(found)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, loss_scores
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 
 
 class _Summary:
@@ -122,7 +123,9 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     return total
 
 
-def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Floats:
+def epsilon_star_of_moments(
+    members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
+) -> Floats:
     """Return parametric Epsilon* (...) from the moments of the scores of members and of the population.
 
     It is what `parametric_epsilon_star` gives for the losses; NaN where either side has fewer than two records.

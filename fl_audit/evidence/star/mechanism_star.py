@@ -39,6 +39,7 @@ from scipy.special import logsumexp
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
+from fl_audit.evidence.star.methods import PARAMETRIC_CUT
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 from fl_audit.search import falling_root
@@ -68,8 +69,9 @@ def mechanism_star_gaussian(
     population_std: ArrayLike,
     delta: float,
     tolerance: float = 1e-6,
+    cut: float = 0.0,
 ) -> MechanismStar:
-    """Return both numbers of models whose scores follow known normal laws, over all false positive rates.
+    """Return both numbers of models whose scores follow known normal laws.
 
     If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
     Averaging their FNR then means mixing the laws of their members, so the mechanism is a mixture of normals against
@@ -81,8 +83,9 @@ def mechanism_star_gaussian(
         Means of the scores under each model, finite. All four arguments have shapes that broadcast to (models,).
     member_std, population_std
         Standard deviations of the scores under each model, finite and positive.
-    delta, tolerance
-        From 0 to below 1, at 0 both numbers are infinite unless no model has a leak; as for `epsilon_star_mixtures`.
+    delta, tolerance, cut
+        From 0 to below 1, at 0 without a cut both numbers are infinite unless no model has a leak; as for
+        `epsilon_star_mixtures`, the cut for each model and for Eq. (19) alike.
 
     Raises
     ------
@@ -91,12 +94,12 @@ def mechanism_star_gaussian(
     """
     given = (member_mean, member_std, population_mean, population_std)
     mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in given))
-    each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta)
+    each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut)
     require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
     require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
     laws, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
     mixture = NormalMixture(counts / mean_1.size, laws[0], laws[1])
-    together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, tolerance=tolerance)
+    together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, cut, tolerance)
     return MechanismStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
 
 
@@ -106,6 +109,7 @@ def parametric_mechanism_star(
     delta: float,
     shift: float = parametric.DEFAULT_SHIFT,
     confidence: float = 0.95,
+    cut: float = PARAMETRIC_CUT,
 ) -> MechanismStar:
     """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
 
@@ -116,8 +120,9 @@ def parametric_mechanism_star(
         each with its own training and population records.
     delta, shift
         From 0 to below 1; as for `parametric_epsilon_star`.
-    confidence
-        Confidence of the lower bound, above 0 and below 1. The bound does not assume normal scores.
+    confidence, cut
+        Confidence of the lower bound, above 0 and below 1, which does not assume normal scores; and the cut of the two
+        estimates, as for `parametric_epsilon_star`.
 
     Raises
     ------
@@ -127,7 +132,7 @@ def parametric_mechanism_star(
     members, population = parametric.checked_pair(member_losses, population_losses)
     low = mechanism_lower_bound(members, population, delta, confidence)
     one, zero = parametric.scores_of_pair(members, population, shift)
-    found = mechanism_star_gaussian(*parametric.fit_normal(one), *parametric.fit_normal(zero), delta)
+    found = mechanism_star_gaussian(*parametric.fit_normal(one), *parametric.fit_normal(zero), delta, cut=cut)
     return replace(found, lower_bound=low, confidence=confidence)
 
 

@@ -1,6 +1,12 @@
-"""The ways to Epsilon* by name."""
+"""The ways to Epsilon* by name, and the cut of each."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+PARAMETRIC_CUT = 1e-6
+"""The cut of fitted laws. The published text says that the authors cut, but has lost the number (section 3.1)."""
+EMPIRICAL_CUT = 0.001
+"""The stability cut of appendix 8.1 for the empirical form."""
 
 
 class StarMethod(StrEnum):
@@ -13,3 +19,22 @@ class StarMethod(StrEnum):
     PARAMETRIC = "parametric"
     EMPIRICAL = "empirical"
     MIXTURE = "mixture"
+
+
+DEFAULT_CUTS = {
+    StarMethod.PARAMETRIC: PARAMETRIC_CUT,
+    StarMethod.EMPIRICAL: EMPIRICAL_CUT,
+    StarMethod.MIXTURE: PARAMETRIC_CUT,
+}
+"""Error rates below this, and above 1 less it, are left out of Epsilon* where no other cut is named."""
+
+
+def cut_text(cut: float) -> str:
+    """Return in words which error rates count with a cut, from 0, which leaves out none, to below 0.5."""
+    return f"error rates from {cut:g} to 1 - {cut:g}" if cut else "all error rates"
+
+
+def cuts_text(cuts: Iterable[float | None]) -> str:
+    """Return in words which error rates count in several numbers, None for one that has no Epsilon*."""
+    known = sorted({cut for cut in cuts if cut is not None})
+    return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

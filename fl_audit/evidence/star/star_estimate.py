@@ -4,7 +4,8 @@ The three ways differ in the laws of the scores, how the supremum is found and i
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,17 +14,15 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import choice, require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star import normal_mixture as mixtures
-from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.evidence.star.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
 from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_interval, parametric_draws
-from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.evidence.star.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.notebook import html_table
 from fl_audit.rounding import rounded
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
-PARAMETRIC_CUT = 1e-6
-"""Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
 FEW = 30  # with fewer losses than this there is a warning that the interval may not cover
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
@@ -38,16 +37,17 @@ _SETS = ("members", "population")
 class StarEstimate:
     """Epsilon* of one model and what a reader needs to weigh it."""
 
-    # In nats, at least 0. For `parametric` and `mixture` the supremum over all thresholds, for `empirical` over those
-    # within the cut. Infinite where there is no bound: at delta 0 for any two different normals, and where a threshold
-    # separates the losses of the two sets.
+    # In nats, at least 0: over the thresholds within the cut, over all if none is, see `warnings`. Infinite where a
+    # threshold that counts separates the losses of the two sets.
     epsilon_star: float
     delta: float  # the delta that it is stated at
     method: StarMethod  # how it was found
     interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
     confidence: float  # confidence of the interval
-    cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`
-    epsilon_star_within_cut: float  # Epsilon* over the thresholds within the cut; over all if none is, see `warnings`
+    cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star`; 0 left out none
+    # Epsilon* over all thresholds. It stands in tails that no sample of losses shows, so it may be far from the truth.
+    # Infinite where there is no bound, as at delta 0 for any two different normals.
+    epsilon_star_without_cut: float
     members: int  # number of losses of members
     population: int  # of the population
     attacks: LossAttacks  # what simple attacks on the losses achieve
@@ -57,23 +57,33 @@ class StarEstimate:
     warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
 
     @property
+    def epsilon_star_within_cut(self) -> float:
+        """Epsilon* over the thresholds within the cut: the same as `epsilon_star`."""
+        return self.epsilon_star
+
+    @property
     def interval_name(self) -> str:
         """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
         share = f"{100 * self.confidence:.4g} %"
         return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
 
+    @property
+    def cut_name(self) -> str:
+        """Which error rates count, in words."""
+        return cut_text(self.cut)
+
     def __str__(self) -> str:
         shown = rounded(self.epsilon_star, *self.interval)
         return (
-            f"Epsilon* {shown.value} at delta {self.delta:g} ({self.interval_name} {shown.interval}), by "
-            f"{self.method} from {self.members:,} and {self.population:,} losses"
+            f"Epsilon* {shown.value} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} {shown.interval}), "
+            f"by {self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
         shown = rounded(self.epsilon_star, *self.interval)
         rows = [
-            ("Epsilon*, nats", shown.value),
+            (f"Epsilon*, {self.cut_name}, nats", shown.value),
             ("at delta", f"{self.delta:g}"),
             (self.interval_name, shown.interval),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
@@ -87,7 +97,7 @@ def estimate_epsilon_star(
     population_losses: ArrayLike,
     delta: float,
     rng: np.random.Generator,
-    method: StarMethod = StarMethod.PARAMETRIC,
+    method: StarMethod | None = None,
     confidence: float = 0.95,
     cut: float | None = None,
     shift: float = parametric.DEFAULT_SHIFT,
@@ -103,10 +113,12 @@ def estimate_epsilon_star(
     rng
         Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
     method
-        How error rates are found. `mixture` fits at most 10,000 scores of a set, drawn at random.
+        How error rates are found. None takes `parametric`, as the paper does, unless the two-sample test rejects its
+        fit to either set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn
+        at random.
     confidence, cut
-        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means 0.001 for
-        `empirical`, as in the paper, and 1e-6 otherwise.
+        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means that of the
+        method in `fl_audit.evidence.star.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
     shift
         As for `parametric_epsilon_star`.
 
@@ -115,39 +127,77 @@ def estimate_epsilon_star(
     InputError
         If a loss is negative or not finite, or a number is out of its range.
     """
-    method = choice(StarMethod, "method", method)
+    wanted = None if method is None else choice(StarMethod, "method", method)
     parametric.require_star_delta(delta)
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     losses = parametric.checked_pair(member_losses, population_losses)
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
-    if cut is None:
-        cut = EMPIRICAL_CUT if method is StarMethod.EMPIRICAL else PARAMETRIC_CUT
-    parametric.require_cut(cut)
-    scores, laws = parametric.scores_of_pair(*losses, shift), None
+    if cut is not None:
+        parametric.require_cut(cut)
+    numbers = _Asked(delta, confidence, cut, shift)
+    if wanted is not None:
+        return _estimate(losses, wanted, numbers, rng)[0]
+    fitted, rejected = _estimate(losses, StarMethod.PARAMETRIC, numbers, rng)
+    if not rejected:
+        return fitted
+    counted, _ = _estimate(losses, StarMethod.EMPIRICAL, numbers, rng)
+    reason = (
+        f"{rejected[0]}; the value is therefore that of empirical, which assumes no form (parametric: "
+        f"{fitted.epsilon_star:.4g} for {fitted.cut_name})"
+    )
+    return replace(counted, warnings=(reason, *rejected[1:], *counted.warnings))
+
+
+class _Asked(NamedTuple):
+    """The arguments of `estimate_epsilon_star` that every method is given."""
+
+    delta: float
+    confidence: float
+    cut: float | None
+    shift: float
+
+
+def _estimate(
+    losses: _Pair, method: StarMethod, asked: _Asked, rng: np.random.Generator
+) -> tuple[StarEstimate, tuple[str, ...]]:
+    """Return Epsilon* by one method, and what is wrong with its fits: empty where they hold, or there are none."""
+    delta, cut = asked.delta, DEFAULT_CUTS[method] if asked.cut is None else asked.cut
+    scores, laws = parametric.scores_of_pair(*losses, asked.shift), None
     if method is StarMethod.EMPIRICAL:
-        value = within = float(empirical_epsilon_star(*losses, delta, cut))
-        interval = empirical_interval(*losses, delta, cut, confidence)
+        value, beyond = (float(empirical_epsilon_star(*losses, delta, limit)) for limit in (cut, 0.0))
+        interval = empirical_interval(*losses, delta, cut, asked.confidence)
     elif not all(np.ptp(each) > 0 for each in scores):
         # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
-        value = within = float(parametric.parametric_epsilon_star(*losses, delta, shift))
+        value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, asked.shift, cut))
         interval = (value, value)
     else:
         laws = _laws(scores, method, rng)
-        value, within = (_of_laws(laws, delta, limit, method) for limit in (0.0, cut))
-        # The cut leaves thresholds out, so it cannot show more; each was searched to 1e-9 only.
-        value = max(value, within)
+        value, beyond = (_of_laws(laws, delta, limit, method) for limit in (cut, 0.0))
         interval = (value, value)
         if math.isfinite(value):
             if method is StarMethod.PARAMETRIC:
-                draws = parametric_draws(gather(*losses), delta, shift, _REPLICATES, rng)
+                draws = parametric_draws(gather(*losses), delta, asked.shift, _REPLICATES, rng, cut)
             else:
-                draws = _mixture_draws(scores, laws, delta, rng)
-            interval = hull_interval(value, draws, confidence)
-    warnings = _warnings(losses, laws, delta, cut, value, method)
-    for name, each, law in zip(_SETS, scores, laws or (), strict=False):
-        warnings += _poor_fit(name, each, law, method, rng)
+                draws = _mixture_draws(scores, laws, delta, cut, rng)
+            interval = hull_interval(value, draws, asked.confidence)
+    warnings = tuple(_warnings(losses, laws, delta, cut, value, method))
+    fits = zip(_SETS, scores, laws or (), strict=False)
+    poor = tuple(said for name, each, law in fits for said in _poor_fit(name, each, law, method, rng))
     sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
-    return StarEstimate(value, delta, method, interval, confidence, cut, within, *sizes, attacks, laws, tuple(warnings))
+    found = StarEstimate(
+        value,
+        delta,
+        method,
+        interval,
+        asked.confidence,
+        cut,
+        max(value, beyond),
+        *sizes,
+        attacks,
+        laws,
+        warnings + poor,
+    )
+    return found, poor
 
 
 def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
@@ -171,7 +221,7 @@ def _some(scores: Floats, rng: np.random.Generator) -> Floats:
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
-def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, rng: np.random.Generator) -> Floats:
+def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, cut: float, rng: np.random.Generator) -> Floats:
     """Return bootstrap estimates: mixtures keep their number of components and are refitted from the original fit."""
     found = []
     used = [_some(each, rng) for each in scores]
@@ -182,7 +232,7 @@ def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, rng: np.random.Gene
             continue
         pairs = zip(drawn, laws, strict=True)
         one, zero = (mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in pairs)
-        found.append(epsilon_star_mixtures(one, zero, delta, tolerance=_MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
+        found.append(epsilon_star_mixtures(one, zero, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
     return np.array(found)
 
 
@@ -197,7 +247,7 @@ def _warnings(
         if np.ptp(each) == 0:
             found.append(f"all losses of {name} are equal: their law says nothing about other records")
     if math.isinf(value) and laws is not None and delta == 0:
-        instead = f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
+        instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
         found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
     elif math.isinf(value) and method is StarMethod.EMPIRICAL:
         found.append("unbounded: a threshold tells more than delta of one set apart without an error")
@@ -210,17 +260,33 @@ def _warnings(
     return found
 
 
+def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
+    """Return the p-value of the two-sample test of appendix 8.2 for a fit; None where there are too few scores for it.
+
+    Parameters
+    ----------
+    scores, components, rng
+        Of one set, shape (n,); normals in the mixture, 1 for a normal; splits the scores and draws from the fit.
+    """
+    size = min(_LARGEST_EVALUATION, scores.size // 2)
+    used = _some(scores, rng)
+    if size < FEW or np.unique(used).size < FEW:
+        return None
+    return mixtures.ks_check(used, min(components, mixtures.MOST_COMPONENTS), size, rng)
+
+
+def fit_is_rejected(p_value: float | None) -> bool:
+    """Return whether a fit with this p-value, None for one that was not tested, is not to be relied on."""
+    return p_value is not None and p_value <= _POOR_FIT
+
+
 def _poor_fit(
     name: str, scores: Floats, law: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning where the two-sample test of appendix 8.2 rejects the fit, otherwise none."""
-    size = min(_LARGEST_EVALUATION, scores.size // 2)
-    used = _some(scores, rng)
-    components = min(law.components, mixtures.MOST_COMPONENTS)
-    if size < FEW or np.unique(used).size < FEW:
+    """Return a warning where the fit to a set is rejected, otherwise none."""
+    p_value = fit_p_value(scores, law.components, rng)
+    if not fit_is_rejected(p_value):
         return []
-    if (p_value := mixtures.ks_check(used, components, size, rng)) > _POOR_FIT:
-        return []
-    advice = "; compare --method mixture and empirical" if method is StarMethod.PARAMETRIC else ""
-    kind = "a normal" if components == 1 else f"a mixture of {components} normals"
+    kind = "a normal" if law.components == 1 else f"a mixture of {law.components} normals"
+    advice = "" if method is StarMethod.PARAMETRIC else "; compare --method empirical"
     return [f"scores of {name} do not look like {kind} (two-sample KS p = {p_value:.2g}){advice}"]

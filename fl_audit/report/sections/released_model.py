@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from fl_audit.arrays import finite
 from fl_audit.evidence.findings import released_model as evidence
 from fl_audit.evidence.findings.found import json_of
+from fl_audit.evidence.star.methods import cut_text
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.look_at import NOT_MEANINGFUL, star_text
 from fl_audit.report.sections.promise import at_delta
@@ -94,7 +95,7 @@ def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
     text = (
         f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
         f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
-        "like others."
+        f"like others ({cut_text(star.cut)} count)."
     )
     if math.isfinite(star.untrained_mean):
         initial = contents.facts.configuration.get("model", {}).get("initial")
@@ -122,9 +123,9 @@ def _losses_text(contents: RunContents) -> str:
 
 
 def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
-    cut = f", error rates within {star.cut:g} of 0 and 1 left out" if star.cut else ""
+    cut = cut_text(star.cut)
     normal = "losses of members and of a population sample are normal after a logit transform"
-    how = f"Negoescu et al. 2023{at_delta(star.delta)}{cut}; {normal}"
+    how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut}; {normal}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
@@ -143,7 +144,7 @@ def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
     at, promise = number_text(star.delta), contents.facts.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
-    text = f"Measured from losses alone at δ = {at}.{spread} {meaning}"
+    text = f"Measured from losses alone at δ = {at}, {cut_text(star.cut)}.{spread} {meaning}"
     if promise is None or promise_fits(contents):
         return text
     return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."

@@ -1,0 +1,117 @@
+"""Published pages by the rules of this version, without runs: what its papers can make again of published numbers.
+
+Runs take hours; the rules by which their numbers are read change more often. Each paper says what follows from the
+tables and claims that are published of it (`Paper.rejudge`). Sections of other items stay as they are.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.reproductions.claims import PaperClaim, restored, verdicts_said
+from experiments.reproductions.page import differences_html
+from experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
+from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from experiments.runs.provenance import commit_of_sources
+from fl_audit.errors import require
+from fl_audit.report.style import to_svg
+
+CLAIMS_ITEM = "claims"
+_SECTIONS = re.compile(r"(?m)^(?=## )")
+_SUMMED = re.compile(r"Of \d+ claims of the text[^<.]*\.")
+_PLAYED_BEFORE = ("extent", "run_commits", "worlds", "minutes", "commit", "made")
+
+
+def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
+    """Return the records of a paper by the rules of this version, and the files that change.
+
+    Parameters
+    ----------
+    paper, records, docs
+        The paper; its records as they are published, and where its page lies.
+
+    Raises
+    ------
+    InputError
+        If the page has no section for an item that is published.
+    """
+    if paper.rejudge is None or not records:
+        return list(records), {}
+    own = {record["item"]: record for record in records}
+    tables = {key: pd.read_csv(docs / paper.key / f"{key}.csv") for key in own}
+    claims = tuple(restored(claim) for claim in own.get(CLAIMS_ITEM, {"claims": ()})["claims"])
+    results = paper.rejudge(Published(claims, tables))
+    judged = results[CLAIMS_ITEM].claims if CLAIMS_ITEM in results else claims
+    page = docs / f"{paper.key}.md"
+    head, *parts = _SECTIONS.split(page.read_text(encoding="utf-8"))
+    sections = {part.splitlines()[0].removeprefix("## "): part.rstrip("\n") for part in parts}
+    made, files = list[Record](), dict[Path, bytes]()
+    for item in paper.items:
+        if item.key in results:
+            old, result = own.get(item.key), results[item.key]
+            record = _record(paper, item, result, old)
+            files |= _files(docs / paper.key / item.key, result)
+            sections[item.title] = _section(record, result, sections.get(item.title))
+        elif item.key in own:
+            require(item.title in sections, f"{page} has no section {item.title!r}: accepted is one for each item")
+            record, sections[item.title] = _with_claims(own[item.key], judged, sections[item.title])
+        else:
+            continue
+        made.append({key: one for key, one in record.items() if key not in LEFT_OUT})
+    shown = [sections[item.title] for item in paper.items if item.title in sections]
+    files[page] = ("\n\n".join([head.rstrip("\n"), *shown]) + "\n").encode()
+    return made, files
+
+
+def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
+    """Return the record of an item: where its runs come from stays, beside where it was judged again."""
+    now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
+    played = {"extent": str(Extent.FULL), "run_commits": [], "worlds": 0, "minutes": 0.0, "commit": commit, "made": now}
+    if old is not None:
+        played = {name: old[name] for name in _PLAYED_BEFORE} | {"judged": f"{commit} on {now}"}
+    return {
+        "schema": 1 if old is None else old["schema"],
+        "paper": paper.key,
+        "item": item.key,
+        "settings": paper.digest(Extent.FULL) if old is None else old["settings"],
+        **played,
+        "title": item.title,
+        "caption": result.caption,
+        "played": result.played,
+        "differences": differences_html(result),
+        "claims": [claim.to_json() for claim in result.claims],
+    }
+
+
+def _is_redrawn(result: ItemResult) -> bool:
+    return bool(result.figure.axes)
+
+
+def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
+    files = {place.with_suffix(".csv"): result.frame.to_csv(index=False, float_format=f"%.{CSV_DIGITS}g").encode()}
+    if _is_redrawn(result):
+        files[place.with_suffix(".svg")] = smaller(to_svg(result.figure)).encode()
+    return files
+
+
+def _section(record: Record, result: ItemResult, old: str | None) -> str:
+    """Return the section of an item; one that keeps its picture keeps the caption, too."""
+    if not _is_redrawn(result) and old is not None:
+        caption = next(line for line in old.splitlines() if " [All rows](" in line)
+        record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
+    return section_of(record, result.frame)
+
+
+def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
+    """Return a record and its section, with its own claims as they are judged now."""
+    by_place = {(one.where, one.quantity): one for one in judged}
+    own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]
+           if (claim["where"], claim["quantity"]) in by_place]  # fmt: skip
+    if not record["claims"]:
+        return dict(record), section
+    told = [{**claim.to_json(), "second_look": ""} for claim in own]
+    return {**record, "claims": told}, _SUMMED.sub(lambda _: verdicts_said(own), section)

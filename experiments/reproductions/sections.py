@@ -1,0 +1,83 @@
+"""The sections of published pages: an item's picture, where it comes from, what differs, its rows."""
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from experiments.reproductions.page import rows_html
+from experiments.reproductions.papers import Extent
+from fl_audit.report.wording import plural
+
+CSV_DIGITS = 6  # of every number in published CSV files
+LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
+_ROWS_AT_ONCE = 60
+Record = Mapping[str, Any]
+"""What is kept of a finished item."""
+
+
+def smaller(svg: str) -> str:
+    """Return the same picture in fewer characters, for a file of its own: each style once, no indents, no unused names.
+
+    The picture is one as matplotlib writes it. Within a page its styles would reach other pictures.
+    """
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r"#([\w-]+)", bare))
+    bare = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", bare)
+    bare = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", bare))
+    bare = re.sub(r' d="[^"]*"', lambda path: re.sub(r" ?\b([A-Za-z])\b ", r"\1", path[0]), bare)
+    styles = {style: f"s{number}" for number, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', bare)))}
+    bare = re.sub(r' style="([^"]*)"', lambda style: f' class="{styles[style[1]]}"', bare)
+    sheet = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    return bare.replace("<defs>", f"<style>{sheet}</style><defs>", 1)
+
+
+def section_of(record: Record, frame: pd.DataFrame) -> str:
+    """Return the part of the page about an item: its picture, where it comes from, what differs, its rows.
+
+    Parameters
+    ----------
+    record, frame
+        What is kept of the item, and its rows.
+    """
+    place = f"{record['paper']}/{record['item']}"
+    title = escape(record["title"], quote=False)
+    beside = frame[frame["published"].notna() | frame["theory"].notna()]
+    shown = frame if record["claims"] else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
+    table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
+    parts = (
+        f"## {title}",
+        f"![{title}]({place}.svg)",
+        f"{_escaped(record)} [All rows]({place}.csv).",
+        _origin(record),
+        escape(record["played"], quote=False),
+        _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
+        _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
+    )
+    return "\n\n".join(parts)
+
+
+def _origin(record: Record) -> str:
+    minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
+    runs = (
+        f"{plural(record['worlds'], 'world')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
+        if record["worlds"] else "no runs"
+    )  # fmt: skip
+    form = "full form" if record["extent"] == Extent.FULL else "quick form"
+    again = f"; judged again from these numbers at commit {record['judged']}" if record.get("judged") else ""
+    made = f"made at commit {record['commit'] or '?'} on {record['made']}"
+    return f"*{form[0].upper()}{form[1:]}; {runs}; {made}{again}.*"
+
+
+def _escaped(record: Record) -> str:
+    """Return the caption for a page; one that was taken from a page is fit for it already."""
+    return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
+
+
+def _one_block(html: str) -> str:
+    """Return HTML without empty lines, at which Markdown would take it apart, and without what only a report needs."""
+    plain = html.replace("<h3>Where ours differs, and why</h3>", "")
+    bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
+    return "\n".join(line for line in bare.splitlines() if line.strip())
