@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments")
 
 OPEN = {
+    "fl_audit/learning/model_faults.py": "layers of any module",
     "experiments/studies/coverage_laws.py": "words for what is played",
     "experiments/exports/trackers.py": "values of a JSON file",
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",

@@ -25,7 +25,7 @@ _AXES = {nn.Conv1d: ("L",), nn.Conv2d: ("H", "W"), nn.Conv3d: ("D", "H", "W")}
 _NO_MEMORY = ("allocate memory", "out of memory")
 
 
-class Place(NamedTuple):
+class FaultPlace(NamedTuple):
     """Where a model failed."""
 
     layer: nn.Module  # the innermost layer that had begun and not ended
@@ -155,7 +155,9 @@ _UNDER_VMAP = {
 """Mends by the words that `torch.func` uses."""
 
 
-def located(module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]) -> Place | None:
+def located(
+    module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
+) -> FaultPlace | None:
     """Return where a model fails on some records, together or one by one; None if it does not.
 
     Parameters
@@ -167,7 +169,7 @@ def located(module: nn.Module, values: Mapping[str, Tensor], features: Tensor, n
     with _Watch(watched) as watch:
         failed = watch.run(values, features)
         together = None if failed is None else watch.place(failed, None)
-        alone = list[Place]()
+        alone = list[FaultPlace]()
         for name, example in zip(names, features, strict=True):
             failed = watch.run(values, example.unsqueeze(0))
             # A record alone may fail elsewhere: layers of torch take some inputs for one record without its batch.
@@ -218,14 +220,14 @@ class _Watch:
         """Name of the layer where the run that has just failed did."""
         return self._begun[-1][0] if self._begun else ""
 
-    def place(self, error: BaseException, record: str | None) -> Place:
+    def place(self, error: BaseException, record: str | None) -> FaultPlace:
         """Return where the run that has just failed did."""
         path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
         largest = float(given.max()) if given is not None and given.numel() else 0.0
-        return Place(layer, path, given, record, error, largest)
+        return FaultPlace(layer, path, given, record, error, largest)
 
 
-def _mend(place: Place, shape: tuple[int, ...]) -> str | None:
+def _mend(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
     """Return what mends a fault; None where that is not known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:

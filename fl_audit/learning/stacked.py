@@ -24,7 +24,14 @@ from fl_audit.learning.module_checks import (
     start_from_zeros,
 )
 from fl_audit.learning.sampling import Portion, Workload
-from fl_audit.learning.stacking import ParameterLayout, StackedParts, clipping_weights, is_plain, parameter_owners
+from fl_audit.learning.stacking import (
+    ParameterLayout,
+    StackedParts,
+    backward_sums,
+    clipping_weights,
+    is_plain,
+    parameter_owners,
+)
 
 CACHE_BUDGET = 2**21
 """Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
@@ -359,7 +366,7 @@ class StackedModel:
         # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
         if is_plain(self.template):
             with suppress(Exception):
-                if self._agrees(models, portion, self._backward_sum(models, portion)):
+                if self._agrees(models, portion, backward_sums(self.layout, models, portion, self._summed_loss)):
                     return True
         expected = torch.empty_like(models)
         try:
@@ -378,19 +385,6 @@ class StackedModel:
         except (Exception, SystemExit) as error:
             raise refusal(error, self.feature_shape) from error
         return False
-
-    def _backward_sum(self, models: Tensor, portion: Portion) -> Tensor:
-        """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world."""
-        sums = torch.zeros_like(models)
-        for total, model in zip(sums, models, strict=True):
-            values = self.layout.of_one(model)
-            parameters = {name: value.detach().requires_grad_() for name, value in values.items()}
-            for example, label in zip(portion.features, portion.labels, strict=True):
-                loss = self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
-                gradients = torch.autograd.grad(loss, list(parameters.values()))
-                gradient = self.layout.flatten(dict(zip(parameters, gradients, strict=True)))
-                total += clipping_weights(gradient.square().sum(), 1.0, None) * gradient
-        return sums
 
     def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
         """Return whether there are stacked layers that give these sums; if so, note what they hold of one example."""

@@ -3,7 +3,7 @@
 import copy
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
 from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
+from fl_audit.learning.sampling import Portion
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -153,3 +154,29 @@ def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted
         return torch.ones_like(squared_norms) if counted is None else counted
     weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
     return weights if counted is None else weights * counted
+
+
+def backward_sums(
+    layout: ParameterLayout,
+    models: Tensor,
+    portion: Portion,
+    loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world.
+
+    Parameters
+    ----------
+    layout, models, portion
+        Where each parameter is found, the models (worlds, parameters), and the examples, which all worlds share.
+    loss
+        Of one model's parameters, some examples and their classes: the summed loss.
+    """
+    sums = torch.zeros_like(models)
+    for total, model in zip(sums, models, strict=True):
+        parameters = {name: value.detach().requires_grad_() for name, value in layout.of_one(model).items()}
+        for example, label in zip(portion.features, portion.labels, strict=True):
+            found = loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
+            gradients = torch.autograd.grad(found, list(parameters.values()))
+            gradient = layout.flatten(dict(zip(parameters, gradients, strict=True)))
+            total += clipping_weights(gradient.square().sum(), 1.0, None) * gradient
+    return sums
