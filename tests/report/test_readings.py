@@ -126,6 +126,13 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     assert note in facts_of(changed)[1].note
 
 
+def test_an_estimate_by_the_classic_formula_is_held_against_no_promise(make_contents):
+    """Noise that is calibrated exactly leaves more than theorem 3 says: the estimate would refute honest runs."""
+    contents = make_contents(**SHAPES["consistent"])
+    [row] = [row for row in rows_of(contents) if row.name == "From the advantage (nats)"]
+    assert (row.limit, row.reading) == (None, None)
+
+
 def test_intervals_in_cells_say_it_too():
     def text(value: float, low: float, limit: float | None) -> str:
         return Row("Advantage", value, low=low, high=0.4, limit=limit, largest=1.0).text

@@ -1,5 +1,6 @@
 """The promises: how sure anybody may become, of records by themselves, by each client, and what all this takes."""
 
+import math
 from dataclasses import asdict
 from functools import partial
 from typing import assert_never
@@ -23,6 +24,8 @@ from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import is_certainty, number_text, one_in, percent, plural
+
+_LARGEST_SHOWN = 30.0  # a factor of more nats than these has so many digits that it tells nothing
 
 
 def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
@@ -48,6 +51,11 @@ def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
 def person_text(contents: RunContents) -> str:
     """Return what the promise means for a person in the data, in a few sentences: one chance in so many."""
     promise, verdict = contents.facts.guarantee, contents.find(VerdictNumbers)
+    if promise is None and contents.facts.game.randomiser is not None:
+        return (
+            "What the owners did to the records before the training, described above, is all that limits what these "
+            "models may tell about a person whose records were trained with."
+        )
     if promise is None:
         return "Nothing limits what these models may tell about a person whose records were trained with."
     whose, used = "one of the records is yours", "it was used"
@@ -269,11 +277,17 @@ def _phrases(randomiser: RecordRandomiser) -> tuple[str, str, str]:
 
 def _record_sentence(numbers: evidence.RecordPromise, _: RunContents) -> str:
     one, what = evidence.unit_of(numbers.randomiser), law_words.randomiser_text(numbers.randomiser)
-    own, whole = number_text(numbers.epsilon, 3), number_text(numbers.whole_epsilon, 3)
+    own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
     return (
         f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
-        f"{one} stays within a factor of e to the {own}, and about a whole record within e to the {whole}."
+        f"{one} stays within a factor of {own}, and about a whole record within {whole}."
     )
+
+
+def _factor(epsilon: float) -> str:
+    """Return by how much evidence of so many nats changes odds, and the nats."""
+    text = f"exp({number_text(epsilon, 3)})"
+    return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 
 
 def _record_rows(numbers: evidence.RecordPromise, contents: RunContents) -> list[Row]:
