@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import psutil
 
@@ -29,9 +29,38 @@ SILENCE = 20.0  # seconds without a result or work of a processor, after which t
 _QUIET = 0.005  # seconds of a processor in a second, below which a process does nothing
 _LOOK = 1.0  # seconds between two looks at processes that say nothing
 _GRACE = 1.0  # seconds in which what is being done may end when the time is over
+_LONGEST = 1e7  # seconds that a timer is set to, at most
 _PR_SET_PDEATHSIG = 1
 _stalled = list[int]()
 """Of this process, if copies of it have stalled: later ones would lack the same threads."""
+
+
+class _TimeIsOver(BaseException):  # no error, and not to be caught as one by the code that it interrupts
+    """Raised in a task that goes on when its time is over."""
+
+
+@contextmanager
+def _alarm(until: float) -> Iterator[None]:
+    """Interrupt a task that is not over at a time by the monotonic clock, where this process can and nobody else does.
+
+    Code that does not come back to Python is not interrupted.
+    """
+    is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
+    left = until + _GRACE - time.monotonic()
+    if not is_main or left > _LONGEST or left <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def ring(*_: object) -> NoReturn:
+        raise _TimeIsOver
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 class _Worker:
@@ -95,11 +124,13 @@ class Crew(Generic[Task, Done]):
         found = dict[int, Done]()
         if self._count > 1:
             self._together(tasks, until, found)
-        for place, task in enumerate(tasks):
-            if self._count > 1 or time.monotonic() > until:
-                break
-            if place not in found:
-                found[place] = self._work(task, until)
+        if self._count == 1:
+            with suppress(_TimeIsOver), _alarm(until):
+                for place, task in enumerate(tasks):
+                    if time.monotonic() > until:
+                        break
+                    if place not in found:
+                        found[place] = self._work(task, until)
         return dict(sorted(found.items()))
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
         by = [(one.words, one.attempt) for one in broken]
         told = [f"{one.lead.kind} ({words}): {one.right / one.games:.0%} of games told" for words, one in by]
         lines.append(("Broken by", "; ".join(told) or "no kind of game"))
-        said = untried_words(review.trial, most=len(kinds)).removeprefix("Not tried: ")
+        said = untried_words(review.trial, most=max(len(review.kinds), 1)).removeprefix("Not tried: ")
         lines += [("Not tried", said)] if said else []
     leaks = "the server sees every number that a client reports"
     if review.beside is not None:

@@ -109,6 +109,24 @@ def test_where_copies_wait_for_threads_that_they_lack_this_process_goes_on_alone
     assert "goes on alone" in said[0]
 
 
+def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
+    """Of a program: the tests' own limits of time use the same alarm, and whoever uses it keeps it."""
+    program = (
+        "import time\n"
+        "from strategies.games.crew import crew\n"
+        "def work(task, until):\n"
+        "    try:\n"
+        "        time.sleep(300 * (task == 2))\n"
+        "    except Exception:\n"
+        "        return 'caught'\n"
+        "    return task\n"
+        "with crew(work, str, 1, print) as found:\n"
+        "    print(found.done(range(4), time.monotonic() + 0.3))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "{0: 0, 1: 1}\n"
+
+
 @pytest.mark.parametrize(("number", "option"), [(signal.SIGKILL, 1), (signal.SIGTERM, 1), (signal.SIGKILL, -1)])
 def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -> None:
     """By the system where it can do that, and where it cannot (it knows no such option) by a thread that looks."""
