@@ -13,6 +13,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
+from experiments.trials.page import write_page
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -31,7 +32,7 @@ from strategies.review.options import ReviewOptions
 from strategies.review.plan import Aside, leaks
 from strategies.review.records import of_records, of_records_words, of_settings
 from strategies.review.review import Review, _rehearsed, _verdict, review
-from strategies.review.words import headline, screen
+from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -157,6 +158,9 @@ def test_a_promise_about_records_is_unseen_and_never_no_promise(tmp_path: Path) 
     assert headline(said).startswith("Unseen: the code of app names Opacus (client.py:1)")
     assert dict(screen(said))["Claim"].startswith("none about clients; what Opacus (client.py:1) may promise")
     assert "o promise" not in headline(said)
+    path = write_page("app", verdict, headline(said), screen(said), [(said.trial, ())], review_json(said), tmp_path)
+    assert "Unseen: the code of app names Opacus" in path.read_text()
+    assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
     assert _verdict(Stated(CLAIM, "here"), _trial(), 3, 3, found) is Verdict.CONSISTENT
 
