@@ -85,8 +85,8 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
     if worlds is not None and speed:
         needed = worlds / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}
-    missing = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
-    return VerdictNumbers(found.verdict, found, needed, promise.epsilon, *missing)
+    anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
+    return VerdictNumbers(found.verdict, found, needed, promise.epsilon, anywhere, at_unit)
 
 
 @dataclass(frozen=True)
