@@ -217,6 +217,26 @@ def _read(text: TableText, **options: Any) -> pd.DataFrame:
     return frame
 
 
+def column_of(text: TableText, name: str) -> "pd.Series[Any]":
+    """Return the cells of a column: numbers, or words where one is none.
+
+    Parameters
+    ----------
+    text, name
+        The table, and the name of the column.
+
+    Raises
+    ------
+    InputError
+        If there is no such column, or the text is no table.
+    """
+    listed = ", ".join(text.header[:20])
+    require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
+    exact = {"keep_default_na": False, "float_precision": "round_trip"}
+    column: pd.Series[Any] = _read(text, usecols=lambda one: str(one).strip() == name, **exact)[name]
+    return column
+
+
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
     """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where

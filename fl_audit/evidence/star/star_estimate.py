@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, in_one_axis
 from fl_audit.errors import choice, require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star import normal_mixture as mixtures
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.evidence.star.few_losses import FEWEST, value_by_chance
 from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
@@ -23,13 +24,12 @@ _Pair = tuple[Floats, Floats]  # of members and of the population
 _Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
 PARAMETRIC_CUT = 1e-6
 """Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
-FEW = 30  # with fewer losses than this there is a warning that the interval may not cover
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
 _POOR_FIT = 0.05
-_LARGEST_EVALUATION = 1000
+_LARGEST_EVALUATION, _LEAST_EVALUATION = 1000, 30
 _SETS = ("members", "population")
 
 
@@ -54,25 +54,30 @@ class StarEstimate:
     # set are equal.
     laws: _Laws | None
     warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
+    # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
+    # any laws of losses.
+    is_lower_bound: bool = False
 
     @property
     def interval_name(self) -> str:
         """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
         share = f"{100 * self.confidence:.4g} %"
-        return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
+        holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
+        return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
 
     def __str__(self) -> str:
         low, high = self.interval
+        at_least = "at least " if self.is_lower_bound else ""
         return (
-            f"Epsilon* {self.epsilon_star:.4g} at delta {self.delta:g} ({self.interval_name} {low:.4g} to {high:.4g}), "
-            f"by {self.method} from {self.members:,} and {self.population:,} losses"
+            f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g} ({self.interval_name} {low:.4g} to "
+            f"{high:.4g}), by {self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
         low, high = self.interval
         rows = [
-            ("Epsilon*, nats", f"{self.epsilon_star:.4g}"),
+            (f"Epsilon*{' at least' if self.is_lower_bound else ''}, nats", f"{self.epsilon_star:.4g}"),
             ("at delta", f"{self.delta:g}"),
             (self.interval_name, f"{low:.4g} to {high:.4g}"),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
@@ -97,6 +102,7 @@ def estimate_epsilon_star(
     ----------
     member_losses, population_losses
         Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
+        With fewer than 100 of a set no value is stated, but the interval that holds for any laws; see `few_losses`.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
@@ -117,11 +123,13 @@ def estimate_epsilon_star(
     method = choice(StarMethod, "method", method)
     parametric.require_star_delta(delta)
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    losses = parametric.checked_pair(member_losses, population_losses)
+    losses = parametric.checked_pair(in_one_axis(member_losses), in_one_axis(population_losses))
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is None:
         cut = EMPIRICAL_CUT if method is StarMethod.EMPIRICAL else PARAMETRIC_CUT
     parametric.require_cut(cut)
+    if min(each.size for each in losses) < FEWEST:
+        return _of_few(losses, delta, method, confidence, cut)
     scores, laws = parametric.scores_of_pair(*losses, shift), None
     if method is StarMethod.EMPIRICAL:
         value = within = float(empirical_epsilon_star(*losses, delta, cut))
@@ -146,7 +154,35 @@ def estimate_epsilon_star(
     for name, each, law in zip(_SETS, scores, laws or (), strict=False):
         warnings += _poor_fit(name, each, law, method, rng)
     sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    warnings += _by_chance(value, sizes, delta, method, rng)
     return StarEstimate(value, delta, method, interval, confidence, cut, within, *sizes, attacks, laws, tuple(warnings))
+
+
+def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
+    """Return what can be said of few losses: an interval that holds for any laws, and no value within it."""
+    low, high = empirical_interval(*losses, delta, cut, confidence)
+    # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
+    interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
+    fewest = min(zip((each.size for each in losses), _SETS, strict=True))
+    said = (
+        f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
+    )
+    warnings = [
+        f"{said} from one law mostly show a value above 1, so only the interval that holds for any laws is stated"
+    ]
+    warnings += _equal_losses(losses)
+    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    shown = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
+    return StarEstimate(low, delta, method, *shown, is_lower_bound=True)
+
+
+def _by_chance(
+    value: float, sizes: tuple[int, int], delta: float, method: StarMethod, rng: np.random.Generator
+) -> list[str]:
+    """Return a warning where so many losses give as large a value by chance, otherwise none."""
+    if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, 0.0, rng)):
+        return []
+    return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
 
 
 def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
@@ -189,12 +225,7 @@ def _warnings(
     losses: _Pair, laws: _Laws | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
     """Return what speaks against the value, in words."""
-    found = []
-    for name, each in zip(_SETS, losses, strict=True):
-        if each.size < FEW:
-            found.append(f"{each.size} losses of {name}: with fewer than {FEW} the interval may not cover")
-        if np.ptp(each) == 0:
-            found.append(f"all losses of {name} are equal: their law says nothing about other records")
+    found = _equal_losses(losses)
     if math.isinf(value) and laws is not None and delta == 0:
         instead = f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
         found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
@@ -209,6 +240,15 @@ def _warnings(
     return found
 
 
+def _equal_losses(losses: _Pair) -> list[str]:
+    named = zip(_SETS, losses, strict=True)
+    return [
+        f"all losses of {name} are equal: their law says nothing about other records"
+        for name, x in named
+        if np.ptp(x) == 0
+    ]
+
+
 def _poor_fit(
     name: str, scores: Floats, law: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
@@ -216,7 +256,7 @@ def _poor_fit(
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)
     components = min(law.components, mixtures.MOST_COMPONENTS)
-    if size < FEW or np.unique(used).size < FEW:
+    if size < _LEAST_EVALUATION or np.unique(used).size < _LEAST_EVALUATION:
         return []
     if (p_value := mixtures.ks_check(used, components, size, rng)) > _POOR_FIT:
         return []
