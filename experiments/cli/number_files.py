@@ -108,12 +108,9 @@ def _of_table(path: Path, column: str | None) -> Floats:
     header = text.header
     if column is None and len(header) > 1:
         are_names = all(_numbers([name]) is None for name in header)
-        which = (
-            f"columns {', '.join(header[:20])}: name one"
-            if are_names
-            else "several numbers a line and no line of names (decimals have a point): write one above them, and name one of them"
-        )
-        raise InputError(f"{path} has {which} with --column")
+        columns = f"{path} has columns {', '.join(header[:20])}: name one with --column"
+        lacking = "several numbers a line and no line of names (decimals have a point)"
+        raise InputError(columns if are_names else f"{path} has {lacking}: write one, and choose with --column")
     cells = column_of(text, header[0] if column is None and header else column or "")
     return _of_cells(path, cells)
 

@@ -98,6 +98,9 @@ def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
     if names:
         remedy = Remedy("drop", tuple(names))
         same = f"column {_some(names)} {'is' if len(names) == 1 else 'are'} the label {label} in other words"
+        if len(names) == len(frame.columns) - 1:
+            yield Caution(f"{same}, and there is nothing else to learn from: give the table columns of another kind")
+            return
         yield Caution(f"{same}, so the model learns nothing else: {remedy} leaves it out", (remedy,))
 
 

@@ -116,8 +116,9 @@ def encode_column(
 def _check_width(width: int, records: int, name: str, file: str) -> None:
     """Refuse more features than can be held, before they are made."""
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
-    remedy = "leave out columns with drop in [data], or lower max-levels"
-    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}")
+    drop = drop_remedy(name)
+    remedy = f"{drop} leaves out the last of them"
+    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}", drop)
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:

@@ -63,10 +63,7 @@ _KINDS = (
 )  # fmt: skip
 _TAR = slice(257, 262)
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_MARKUP = (
-    ("a web page", (b"<!doctype html", b"<html")),
-    ("an XML file", (b"<?xml",)),
-)
+_MARKUP = (("a web page", (b"<!doctype html", b"<html", b"<table", b"<head", b"<body")), ("an XML file", (b"<?xml",)))
 _BEGINNING = 512
 
 
@@ -115,7 +112,7 @@ def _of(content: bytes) -> _Kind | None:
     for said, begins in _MARKUP:
         if beginning.startswith(begins):
             return _Kind(said, (), "the table itself has to be saved as CSV (UTF-8)")
-    if beginning.startswith((b'{"', b'[{', b"[[", b"{\n", b"[\n", b"{\r\n", b"[\r\n")):
+    if beginning.startswith((b'{"', b"[{", b"[[", b"{\n", b"[\n", b"{\r\n", b"[\r\n")):
         return _Kind("a JSON file", (), _pandas("read_json"))
     return next((kind for kind in _KINDS if kind.is_kind_of(content)), None)
 
@@ -135,4 +132,3 @@ def _of_zip(content: bytes) -> _Kind:
     if "[Content_Types].xml" in names or kind:
         return _Kind("an office document", (), _AS_CSV)
     return _Kind("a zip archive", (), _UNPACK)
-

@@ -30,7 +30,9 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
         If the extra `excel` is not installed, or the workbook or the sheet cannot be read, or several sheets could be
         meant.
     """
-    needed = f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
+    needed = (
+        f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
+    )
     require(find_spec(_READER) is not None, needed)
     from python_calamine import CalamineError, CalamineWorkbook
 
@@ -57,7 +59,7 @@ def _is_filled(row: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> object:
-    """Return a cell as a CSV file has it: workbooks keep whole numbers as floating-point ones, and dates with a time."""
+    """Return a cell as a CSV file has it: workbooks keep whole numbers as floating ones, and dates with a time."""
     match value:
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)
