@@ -162,14 +162,21 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     values, what, max_classes
         Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
         for no limit but half the records.
+
+    Raises
+    ------
+    InputError
+        If they have.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
     more = Remedy("max-levels", classes)
-    remedy = "" if max_classes is None or many else f", or {more} if these are classes"
+    is_mended = max_classes is not None and not many
+    remedy = f", or {more} if these are classes" if is_mended else ""
     found = f"{classes} different values in {records} records, which looks like a quantity to predict"
     accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
-    require(not many and classes <= (max_classes or classes), f"{what} has {found}: {accepted}")
+    if many or classes > (max_classes or classes):
+        raise InputError(f"{what} has {found}: {accepted}", choices=(more,) if is_mended else ())
 
 
 def drop_remedy(name: str) -> Remedy:

@@ -225,6 +225,11 @@ def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: Origin
     """Return one refusal of several columns, with what mends all of them."""
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
+    if len(frame.columns) == 1:
+        # The column is no longer offered to be left out: nothing would be left.
+        drop = drop_remedy(str(frame.columns[0]))
+        text = str(refused[0]).replace(f", {drop} the column", "")
+        return InputError(text, refused[0].remedies, tuple(one for one in refused[0].choices if one != drop))
     if len(refused) == 1:
         return refused[0]
     values: dict[str, dict[str, None]] = {}
@@ -249,12 +254,14 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     error, remedy = next(other, (refused[0], None))
     # What is refused, without the advice to leave the column out.
     reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
-    found = f"{reason}, and without it no column is left to learn from"
+    lacking = "without it no column is left to learn from"
     if remedy is None:
-        return InputError(f"{found}: accepted is a table with a column of numbers, or of few words, beside the label")
+        return InputError(
+            f"{reason}, and {lacking}: accepted is a table with a column of numbers, or of few words, beside the label"
+        )
     rest = [one for one in refused if one is not error]
     remedies = (remedy, *((Remedy("drop", tuple(sorted(_drops(rest)))),) if rest else ()))
-    return InputError(f"{found}: {' with '.join(map(str, remedies))} keeps it", remedies)
+    return InputError(f"{reason}: {' with '.join(map(str, remedies))} keeps it, and {lacking}", remedies)
 
 
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
