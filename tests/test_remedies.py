@@ -77,7 +77,8 @@ def workbook() -> str:
 CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "an identifier": (lambda: csv(id=WORDS, x=NUMBERS), ()),
     "an identifier, gaps and dates": (
-        lambda: csv(id=WORDS, x=gaps(4), z=NUMBERS, seen=[f"{1 + row % 9}/{1 + row % 28}/24" for row in range(ROWS)]), ()),
+        lambda: csv(id=WORDS, x=gaps(4), z=NUMBERS, seen=[f"{1 + row % 9}/{1 + row % 28}/24" for row in range(ROWS)]),
+        ()),
     "a gap here and there": (lambda: csv(x=gaps(9), z=NUMBERS), ()),
     "gaps in the only column": (lambda: csv(x=gaps(9)), ()),
     "a column that is mostly empty": (lambda: csv(x=[1.5, *[None] * (ROWS - 1)], z=NUMBERS), ()),
@@ -108,7 +109,8 @@ WARNED: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
         lambda: csv(z=NUMBERS, k=["None", "a", "b", "b"] * (ROWS // 4)), ("--label", "k")),
     "two axes": (lambda: archive(x=DRAW.normal(size=(ROWS, 5, 3)), y=Y), ()),
     "an encoding that is as likely": (
-        lambda: csv(x=["Plzeňský", "Jihomoravský"] * (ROWS // 2), výška=Y, encoding="cp1250"), ("--label", "výška")),
+        lambda: csv(x=["Plzeňský", "Jihomoravský", "Praha", "Praha"] * (ROWS // 4), výška=Y, encoding="cp1250"),
+        ("--label", "výška", "--drop", "y")),
 }  # fmt: skip
 OPTION = re.compile(rf"--({'|'.join(TABLE_OPTIONS)})(?: ('[^']*'|[,.](?= )|[^\s;:,]*[^\s;:,.]))?")
 SWITCHES = ("grey", "ignore-case", "unique")

@@ -166,7 +166,9 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every world trains on all of them again"
     share = f"records: {records:,} of {pool:,} train, {halved if 2 * records >= pool - 1 else most}"
-    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in cautions_of(plan)]
+    # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
+    warned = dict.fromkeys((*source.cautions, *cautions_of(plan)))
+    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
     return text, [f"read: {source.description}", share, *cautions]
 
 
