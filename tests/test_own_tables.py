@@ -285,7 +285,7 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
 def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
     rows = "".join(f"{('Plzeňský', 'Jihomoravský')[row % 3 == 0]};{row % 2}\n" for row in range(ROWS))
     doubted = written("x;výška\n" + rows, "cp1250", label="výška").cautions
-    assert doubted[0].remedies == (Remedy("encoding", "cp1250"), Remedy("encoding", "cp1254"))
+    assert doubted[0].remedies == (Remedy("encoding", "cp1250"),)
     assert "'Plzeňský' in the place of 'Plzeòský'" in doubted[0].text
     assert load("own", label="výška", encoding="cp1250").cautions == ()
     assert "Plzeňský" in str(written("x;třída\n" + rows, "cp1250", label="třída").columns[1])

@@ -78,8 +78,8 @@ def init(
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
-    written: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
-    data, label = _asked_data(data, label, written)
+    how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
+    data, label = _asked_data(data, label, how)
     if clients is None and owner is None and is_asking():
         clients = int(typer.prompt("Clients", type=int, default=10, err=True))
     if rounds is None:
@@ -90,7 +90,7 @@ def init(
     table: dict[str, Any] = {"data-dir": data_place, "owner": owner, "drop": drop or None}
     # No word is needed for empty cells, and None means that no record is left out.
     table |= {"missing": [word for word in missing if word] if missing else None}
-    table |= {**written, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
+    table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
     with at_work("loading the data, accounting the promise"):

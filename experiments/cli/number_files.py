@@ -31,9 +31,9 @@ def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
     given
         What the option says, in its order.
     """
-    names = given or [None]
+    names = given or []
     require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
-    return names[0], names[-1]
+    return (names[0], names[-1]) if names else (None, None)
 
 
 def read_numbers(path: Path, column: str | None = None) -> Floats:

@@ -51,9 +51,9 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
         kept.append(_pixels(picture, settings))
         first = first or name
         sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
-        scaled = Remedy("image-size", min(*kept[-1].shape[1:], *kept[0].shape[1:]))
-        accepted = f"accepted are pictures of one size; {scaled}, or another size, scales all to it"
-        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}", scaled)
+        remedy = Remedy("image-size", min(*kept[-1].shape[1:], *kept[0].shape[1:]))
+        accepted = f"accepted are pictures of one size; {remedy}, or another size, scales all to it"
+        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}", remedy)
     require(len(kept) > 0, "there is no picture: at least 1 is needed")
     channels = max(len(each) for each in kept)
     # A grey picture among coloured ones is the same grey in every channel.

@@ -125,7 +125,9 @@ def read_table_text(
     require(sheet is None, f"{path} is no Excel workbook, and text has no sheets: leave sheet out of [data]")
     found = [encoding] if encoding else _encodings(content, path)
     encoding = next((one for one in found if _holds(content, one, names)), found[0])
-    doubts = _doubts(content, path, encoding, found) if len(found) > 1 else ()
+    # In another encoding the names that the user has given would not be there.
+    others = [one for one in found if _holds(content, one, names)] if _holds(content, encoding, names) else found
+    doubts = _doubts(content, path, encoding, others) if len(found) > 1 else ()
     try:
         text = content.decode(encoding).removeprefix("\ufeff")
     except LookupError:
@@ -252,7 +254,11 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
     """Read the cells of a file, and leave out the columns that are to be dropped."""
     missing, label = list(settings.missing or ()), settings.label
-    options = {"decimal": settings.decimal or ".", "dtype": str if as_text else None, "na_values": missing}
+    options: dict[str, Any] = {
+        "decimal": settings.decimal or ".",
+        "dtype": str if as_text else None,
+        "na_values": missing,
+    }
     frame = _read(text, settings.kept, **options)
     if not set(frame.columns) >= set(settings.kept):
         _require_names(text, settings.kept)
@@ -330,7 +336,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
     """
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
-    exact = {"keep_default_na": False, "float_precision": "round_trip"}
+    exact: dict[str, Any] = {"keep_default_na": False, "float_precision": "round_trip"}
     column: pd.Series[Any] = _read(text, usecols=lambda one: str(one).strip() == name, **exact)[name]
     return column
 
