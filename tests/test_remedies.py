@@ -13,6 +13,7 @@ from click import Group
 from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
+from workbooks import write_workbook
 
 import fl_audit
 from experiments.cli.main import app
@@ -21,7 +22,6 @@ from experiments.runs.config.described import settings
 from experiments.runs.new_config import TABLE_OPTIONS
 from fl_audit.data import catalogue, columns
 from fl_audit.errors import InputError
-from tests.workbooks import write_workbook
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")

@@ -77,7 +77,7 @@ def kind_of(content: bytes) -> str | None:
 
     Examples
     --------
-    >>> kind_of(b"PAR1..."), kind_of(b"x,y")
+    >>> kind_of(b"PAR1\\0..."), kind_of(b"PAR1,y")
     ('a Parquet file', None)
     """
     found = _of(content)

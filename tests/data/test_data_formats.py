@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from workbooks import write_workbook
 
 from fl_audit.data import workbooks
 from fl_audit.data.archives import load_npz
@@ -19,7 +20,6 @@ from fl_audit.data.kinds import kind_of
 from fl_audit.data.records import Source
 from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy
-from tests.workbooks import write_workbook
 
 ROWS = 30
 DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(row) for row in range(ROWS)]

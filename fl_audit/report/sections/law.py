@@ -236,6 +236,11 @@ def _fingerprint(found: Provenance) -> tuple[str, str]:
 def drawn_text(records: int, pool: int) -> str:
     """Return how many records of how many train.
 
+    Parameters
+    ----------
+    records, pool
+        Records of the training set, and of the data set that they were drawn from.
+
     Examples
     --------
     >>> drawn_text(300, 600)
