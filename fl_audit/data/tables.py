@@ -265,7 +265,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
     frame = chosen_columns(frame, text.path, settings)
     if frame[label].isna().any() and pd.api.types.infer_dtype(frame[label], skipna=True) == "string":
         # "None" and "NA" among words are classes, unless the user says that they are missing.
-        own = {"usecols": lambda name: name.strip() == label, "keep_default_na": False}
+        own: dict[str, Any] = {"usecols": lambda name: name.strip() == label, "keep_default_na": False}
         words = _read(text, dtype=str, na_values=["", *missing], **own)
         frame = frame.assign(**{label: words[label]})
     return frame
