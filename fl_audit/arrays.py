@@ -1,9 +1,10 @@
 """The kinds of arrays that the library reckons with, one name each."""
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
@@ -14,3 +15,15 @@ Flags = NDArray[np.bool_]
 def finite(value: float | None) -> float | None:
     """Return a number as JSON can hold it: None for what is infinite or not a number."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def in_one_axis(values: ArrayLike) -> NDArray[Any]:
+    """Return numbers of shape (n, 1) or (1, n), as models return them, along one axis; others as they are.
+
+    Parameters
+    ----------
+    values
+        Numbers of any shape.
+    """
+    array = np.asarray(values)
+    return array.reshape(-1) if array.ndim == 2 and 1 in array.shape else array

@@ -25,7 +25,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     np.savetxt("negative.txt", [0.1, -0.2, 0.3])
     np.savetxt("nan.txt", [0.1, np.nan])
     np.savetxt("one.txt", [0.1])
-    np.savetxt("flat.txt", np.full(50, 0.2))
+    np.savetxt("flat.txt", np.full(150, 0.2))
     Path("empty.txt").write_text("\n")
 
     def of(*arguments: str) -> tuple[int, str, str]:

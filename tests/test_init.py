@@ -101,7 +101,7 @@ def test_a_refusal_names_options_and_they_mend_it() -> None:
         ((*FLAGS, "--belief", "0.9"), "--belief and --epsilon given"),
         ((*FLAGS[:4], "--clients", "0", *FLAGS[6:]), "data.clients is 0"),
         ((*FLAGS[:2], "--label", "sex", *FLAGS[4:]), "has no label column 'sex'"),
-        (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': there is no such file; accepted are a CSV file"),
+        (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': there is no such file; accepted are a table (CSV"),
     ],
 )
 def test_what_is_lacking_is_said_and_nothing_is_written(flags: tuple[str, ...], said: str) -> None:

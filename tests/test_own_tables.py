@@ -252,7 +252,7 @@ def test_how_amounts_are_read_is_said_and_many_words_among_numbers_are_no_missin
     assert "('(4.50 €)' is below 0; '€' left out)" in written(column("20.00 €", "(4.50 €)")).columns[1].detail
     words = [f"word {row}" for row in range(8)]
     with pytest.raises(InputError, match=r"'word 0' in column x.*and 7 further words stand there") as caught:
-        written(column(*words, *map(str, range(22))), max_levels=99)
+        written(column(*words, *map(str, range(22))).replace(";", ";1;").replace("x;1;y", "x;z;y"), max_levels=99)
     assert caught.value.remedies == (Remedy("drop", ("x",)),)
 
 
@@ -288,22 +288,10 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
 def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
     rows = "".join(f"{('Plzeňský', 'Jihomoravský')[row % 3 == 0]};{row % 2}\n" for row in range(ROWS))
     doubted = written("x;výška\n" + rows, "cp1250", label="výška").cautions
-    assert doubted[0].remedies == (Remedy("encoding", "cp1250"), Remedy("encoding", "cp1254"))
+    assert doubted[0].remedies == (Remedy("encoding", "cp1250"),)
     assert "'Plzeňský' in the place of 'Plzeòský'" in doubted[0].text
     assert load("own", label="výška", encoding="cp1250").cautions == ()
     assert "Plzeňský" in str(written("x;třída\n" + rows, "cp1250", label="třída").columns[1])
-
-
-@pytest.mark.parametrize("content", [b"PK\x03\x04rest of a workbook", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
-def test_a_workbook_is_named(content: bytes) -> None:
-    Path("own.csv").write_bytes(content)
-    with pytest.raises(InputError, match=r"own\.csv is an Excel workbook.*save it as CSV"):
-        load("own")
-
-
-def test_lines_above_the_names_are_pointed_at() -> None:
-    with pytest.raises(InputError, match=r"below one line of names; the first line has 1, and line 3 has 2$"):
-        written("Report of 2025\n\nx,y\n1,0\n2,1\n")
 
 
 @pytest.mark.parametrize("word", ["None", "NA", "null", "n/a"])

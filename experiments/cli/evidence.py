@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from experiments.cli.number_files import columns_for, read_numbers
 from experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError, choice
@@ -11,9 +12,6 @@ from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.star.methods import StarMethod
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fl_audit.canaries.bounds import OneRunBound
     from fl_audit.evidence.bounds.lower_bounds import LowerBound
     from fl_audit.evidence.star.star_estimate import StarEstimate
@@ -25,6 +23,9 @@ _ONE_RUN = OneRunMethod.TRADE_OFF
 """The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
 
 _OUT_SCORES = "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0."
+ColumnOption = Annotated[
+    list[str] | None, option("NAME", "Column of a table, or array of an .npz; twice for one of each file.")
+]
 _VALID_FOR = {
     ScoreLaw.ANY: "any scores",
     ScoreLaw.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
@@ -34,7 +35,11 @@ _VALID_FOR = {
 
 def bound(
     in_scores: Annotated[
-        Path, argument("IN_SCORES", "Scores of members: one a line, or .npy. With --one-run, of all canaries.")
+        Path,
+        argument(
+            "IN_SCORES",
+            "Scores of members: one a line, a column of a table, .npy or .npz. With --one-run, of all canaries.",
+        ),
     ],
     out_scores: Annotated[Path, argument("OUT_SCORES", _OUT_SCORES)],
     delta: Annotated[float, option("D", "delta that the bound refers to, in [0, 1).")],
@@ -53,6 +58,7 @@ def bound(
     ] = False,
     guesses: Annotated[int | None, option("R", "With --one-run: coins to guess, fixed before scores are seen.")] = None,
     dimension: Annotated[int | None, option("N", "With --one-run --method cosines: parameters of the release.")] = None,
+    column: ColumnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
@@ -61,7 +67,8 @@ def bound(
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
     if method is not None:
         choice(methods, "--method with --one-run" if one_run else "--method", method)
-    members, others = _read_numbers(in_scores), _read_numbers(out_scores)
+    names = columns_for(column)
+    members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
         from fl_audit.canaries.bounds import one_run_bound
@@ -76,12 +83,12 @@ def bound(
         else:
             _print_one_run(of_canaries, f"{title} canaries of one run")
         return
-    from fl_audit.evidence.bounds.lower_bounds import bound_json, epsilon_lower_bound
+    from fl_audit.evidence.bounds.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
 
     if as_json or method is not None:
         found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
     else:
-        found = _all_that_apply(members, others, delta, confidence)
+        found = list(applicable_bounds(members, others, delta, confidence))
     if as_json:
         print_json(bound_json(found[0]))
     else:
@@ -101,23 +108,6 @@ def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
     print_table(columns, rows, title, range(1, len(columns)), notes + estimates)
 
 
-def _all_that_apply(
-    members: "NDArray[np.float64]", nonmembers: "NDArray[np.float64]", delta: float, confidence: float
-) -> "list[LowerBound]":
-    """Ask every method; one that cannot take these scores is left out, unless none can."""
-    from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-
-    found, refusals = [], []
-    for method in BoundMethod:
-        try:
-            found.append(epsilon_lower_bound(members, nonmembers, delta, confidence, method))
-        except InputError as error:
-            refusals.append(error)
-    if not found:
-        raise refusals[0]
-    return found
-
-
 def _print(found: "list[LowerBound]", title: str) -> None:
     rows, notes = [], list[str]()
     for one in found:
@@ -129,38 +119,8 @@ def _print(found: "list[LowerBound]", title: str) -> None:
     print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
 
 
-def _read_numbers(path: Path) -> "NDArray[np.float64]":
-    """Read one number a line, or a .npy file; `InputError` if it cannot be read, is empty, or holds something else."""
-    import numpy as np
-
-    try:
-        if path.suffix == ".npy":
-            values = np.load(path, allow_pickle=False)
-        else:
-            lines = path.read_text(encoding="utf-8").split("\n")
-            values = np.array([_number(path, index, line) for index, line in enumerate(lines, 1) if line.strip()])
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    except (MemoryError, OverflowError) as error:  # a damaged header may claim more than any machine can count
-        raise InputError(f"{path} does not fit into memory ({error}): accepted are numbers that do") from error
-    if values.size == 0:
-        raise InputError(f"{path} is empty: accepted is one number a line, or a .npy file of numbers")
-    if values.ndim != 1 or values.dtype.kind not in "fiu":
-        raise InputError(f"{path} holds {values.dtype} of shape {values.shape}: accepted are numbers in one dimension")
-    return values.astype(np.float64)
-
-
-def _number(path: Path, line_number: int, line: str) -> float:
-    try:
-        return float(line)
-    except ValueError:
-        raise InputError(f"{path} line {line_number} is {line.strip()[:40]!r}: accepted is one number a line") from None
-
-
 def epsilon_star(
-    members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, or .npy.")],
+    members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, a column of a table, .npy or .npz.")],
     population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
     delta: Annotated[float, option("D", "delta of Epsilon*, in [0, 1).")],
     method: Annotated[
@@ -175,6 +135,7 @@ def epsilon_star(
     cut: Annotated[
         float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
     ] = None,
+    column: ColumnOption = None,
     seed: Annotated[int, option("N", "Seed of bootstrap and mixtures.")] = 0,
     as_json: JsonOption = False,
     plot: Annotated[
@@ -194,7 +155,8 @@ def epsilon_star(
         from experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
-    member_losses, population_losses = _read_numbers(members), _read_numbers(population)
+    names = columns_for(column)
+    member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
         found = estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
@@ -227,6 +189,7 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
         "cut": found.cut,
         "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
         "epsilon_star_without_cut": finite(found.epsilon_star_without_cut),
+        "is_lower_bound": found.is_lower_bound,
         "members": found.members,
         "population": found.population,
         "components": None if found.laws is None else [law.components for law in found.laws],
@@ -249,8 +212,9 @@ def _print_star(found: "StarEstimate") -> None:
     from fl_audit.rounding import rounded
 
     shown, attacks = rounded(found.epsilon_star, *found.interval), found.attacks
+    name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"
     rows = (
-        (f"Epsilon* ({found.method}), {found.cut_name}, nats", shown.value),
+        (f"{name}, {found.cut_name}, nats", shown.value),
         (found.interval_name, shown.interval),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from experiments.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, argument, option, print_json, switch
 from fl_audit.adjacency import Adjacency
+from fl_audit.data.names import RecordAxes
 from fl_audit.errors import InputError, expanded_path, require
 
 if TYPE_CHECKING:
@@ -24,17 +26,26 @@ _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
     data: Annotated[
-        str | None, option("FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set.")
+        str | None, option("FILE|NAME", "A table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set.")
     ] = None,
-    label: Annotated[str | None, option("COLUMN", "Column to be learned (CSV).")] = None,
+    label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
     owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None,
     drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None,
     missing: Annotated[
         list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
     ] = None,
-    separator: Annotated[str | None, option("CHARACTER", "Between cells.  [default: it is found]")] = None,
+    separator: Annotated[
+        str | None, option("CHARACTER", "Between cells, or whitespace.  [default: it is found]")
+    ] = None,
     decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None,
     encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None,
+    skip_lines: Annotated[int | None, option("N", "Lines above the names of columns, such as a title.")] = None,
+    sheet: Annotated[str | None, option("NAME", "Sheet of an Excel workbook.")] = None,
+    axes: Annotated[
+        str | None, option("NAME", f"Two axes of a record of .npz: {' or '.join(RecordAxes)}.", among=RecordAxes)
+    ] = None,
+    image_size: Annotated[int | None, option("N", "Height and width that pictures are scaled to.")] = None,
+    grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False,
     max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None,
     ignore_case: Annotated[
         bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
@@ -60,7 +71,7 @@ def init(
     """Write a configuration for your own data, with a comment above every key.
 
     What no option says is asked for on a terminal; elsewhere --data and one of --belief, --epsilon, --advantage and
-    --noise-multiplier are needed, and --label for a CSV file. The data are loaded and the promise is accounted before
+    --noise-multiplier are needed, and --label for a table. The data are loaded and the promise is accounted before
     anything is written.
     """
     place = file.absolute().parent
@@ -74,7 +85,8 @@ def init(
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
-    data, label = _asked_data(data, label, encoding, separator)
+    how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
+    data, label = _asked_data(data, label, how)
     if clients is None and owner is None and is_asking():
         clients = int(typer.prompt("Clients", type=int, default=10, err=True))
     if rounds is None:
@@ -85,8 +97,8 @@ def init(
     table: dict[str, Any] = {"data-dir": data_place, "owner": owner, "drop": drop or None}
     # No word is needed for empty cells, and None means that no record is left out.
     table |= {"missing": [word for word in missing if word] if missing else None}
-    table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
-    table |= {"ignore-case": ignore_case or None, "unique": unique or None}
+    table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
+    table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table, adjacency, strategy)
     with at_work("loading the data, accounting the promise"):
         text, notes = config_or_remedies(wishes, place)
@@ -96,19 +108,18 @@ def init(
         print(line)
 
 
-def _asked_data(
-    data: str | None, label: str | None, encoding: str | None, separator: str | None
-) -> tuple[str, str | None]:
+def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return data and label, with what no option says asked for, where somebody is there."""
-    from experiments.runs.new_config import data_name
-    from fl_audit.data.tables import read_table_text
+    from experiments.runs.new_config import data_name, in_options
+    from fl_audit.data.tables import column_names
 
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
-        question = "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set"
+        question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
     if data_name(data) == "csv" and label is None and is_asking():
-        header = read_table_text(expanded_path(data), encoding, separator).header
+        with in_options():
+            header = column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import floor, log10
@@ -18,7 +20,7 @@ from experiments.runs.run import require_playable
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.tables import read_table_text
+from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
 
 _OF_FILES = ("csv", "npz", "idx", "images")
@@ -35,6 +37,12 @@ _ALSO = {
     "run": ("seed", "worlds-per-batch"),
 }
 """Settings that many want next: they stand there commented out."""
+TABLE_OPTIONS = (
+    *("owner", "drop", "missing", "separator", "decimal", "encoding", "skip-lines", "sheet", "axes", "image-size"),
+    *("grey", "max-levels", "ignore-case", "unique", "label"),
+)
+"""Settings of [data] that are options of `init`."""
+_SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 _EXAMPLES = {
     "data.drop": ["patient"],
     "data.missing": ["?"],
@@ -50,10 +58,10 @@ _EXAMPLES = {
 class Wishes:
     """What a person says of the run that is wanted."""
 
-    data: str  # a CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
+    data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
     target: str  # what is promised: one of the four targets of [privacy]
     value: float  # the value that is promised for it
-    label: str | None = None  # column to be learned, of a CSV file
+    label: str | None = None  # column to be learned, of a table
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
     delta: float | None = None  # delta of the promise; None is a tenth of 1 / records
@@ -84,8 +92,21 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> tuple[str, list[str]]
         first = error
     needed = _needed(wishes, directory, first)
     said = [option for remedy in first.remedies for option in _flags(remedy.key, remedy.value)]
-    beside = f". With all that is needed: {' '.join(needed)}" if set(needed) - set(said) else ""
-    raise InputError(f"{_in_options(str(first), (*first.remedies, *first.choices))}{beside}") from first
+    with in_options():
+        if not set(needed) - set(said):
+            raise first
+        # Whoever follows the first remedy alone is refused for the next reason.
+        text = f"{first}. That alone would be refused for another reason. With all that is needed: {' '.join(needed)}"
+        raise InputError(text, first.remedies, first.choices) from first
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Make a refusal that names settings of [data] one that names the options of `init`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(_in_options(str(error), (*error.remedies, *error.choices))) from error
 
 
 def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
@@ -101,7 +122,7 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
     text = text.replace(settings_text(remedies), together) if remedies else text
     for remedy in remedies:
         text = text.replace(str(remedy), " ".join(_flags(remedy.key, remedy.value)))
-    return text
+    return _SETTING.sub(r"--\1\2", text)
 
 
 def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
@@ -153,7 +174,9 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every world trains on all of them again"
     share = f"records: {records:,} of {pool:,} train, {halved if 2 * records >= pool - 1 else most}"
-    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in cautions_of(plan)]
+    # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
+    warned = dict.fromkeys((*source.cautions, *cautions_of(plan)))
+    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
     return text, [f"read: {source.description}", share, *cautions]
 
 
@@ -163,7 +186,7 @@ def data_name(data: str) -> str:
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data
-    files = "a CSV file, an archive .npz, a directory of pictures, package.module:loader"
+    files = "a table (CSV, Excel, Parquet), an archive .npz, a directory of pictures, package.module:loader"
     accepted = f"{files}, or one of {', '.join(names)}"
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():
@@ -219,13 +242,13 @@ def _data(wishes: Wishes) -> dict[str, Any]:
     if name.startswith(PREFIX):
         return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
     if name not in _OF_FILES:
-        require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a CSV file")
+        require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a table")
         return {"name": name, **table}
     path = str(expanded_path(wishes.data).absolute())
     if name != "csv":
         return {"name": name, "path": path, **table}
     if wishes.label is None:
-        header = read_table_text(Path(path), table.get("encoding"), table.get("separator")).header
+        header = column_names(Path(path), table)
         raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
     return {"name": name, "path": path, "label": wishes.label, **table}
 

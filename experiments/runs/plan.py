@@ -38,7 +38,7 @@ _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
 """Worlds whose releases are kept, and numbers that these are at most: a gigabyte."""
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "missing", "max_levels"),
-    *("separator", "decimal", "encoding", "ignore_case", "unique"),
+    *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
     *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
 )

@@ -19,7 +19,7 @@ import fl_audit
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import write_sealed
-from fl_audit.data.catalogue import PREFIX
+from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.game.game import load_game
@@ -48,12 +48,14 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
         versions={"Python": platform.python_version(), **_versions()},
         hardware=_hardware(plan.config.run.device),
     )
-    # Of data that not everybody may have, the digest stays with the challenger: who knows all records but one could
-    # test guesses of the last on it. A data set of the hub may be one of a directory, or one that few may read.
+    # Of data that not everybody may have, the plain digest stays with the challenger: who knows all records but one
+    # could test guesses of the last on it. A data set of the hub may be one of a directory, or one that few may read.
     data = plan.config.data
     is_published = data.path is None and data.images is None and not data.name.startswith(PREFIX)
+    digest = secret.data if is_published else secret.keyed_data
     shards = tuple(len(shard) for shard in load_game(plan.public).shards)
-    found = Provenance((*earlier, here), secret.data if is_published else None, shards)
+    pool = len(load_source(plan.public.data).pool)
+    found = Provenance((*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool)
     write_sealed(run.path, run.path / _PLACE, found.to_json())
 
 

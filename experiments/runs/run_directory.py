@@ -1,5 +1,6 @@
 """The directory of a run: what is public, what only the challenger has, and what the run found."""
 
+import hmac
 import json
 import secrets
 import shutil
@@ -49,6 +50,16 @@ class Secret(BaseModel):
     run: str  # what distinguishes this run from every other
     data: str  # digest of the records that are trained and tested on
     outside: str | None = None  # digest of those outside D; None in runs of versions that did not note it
+    # Key of the digest of records that are not published, 128 bits in hexadecimal digits; None in runs of versions that
+    # did not tell one.
+    data_key: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+
+    @property
+    def keyed_data(self) -> str | None:
+        """The digest of the records that everybody may see: only who has the key can test records on it."""
+        if self.data_key is None:
+            return None
+        return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,8 @@ class RunDirectory:
             return
         seed, (data, outside) = plan.config.run.seed, data_digests(plan)
         drawn = secrets.randbits(64) if seed is None else seed
-        chosen = Secret(seed=drawn, run=secrets.token_hex(8), data=data, outside=outside)
+        digests = {"data": data, "outside": outside, "data_key": secrets.token_hex(16)}
+        chosen = Secret(seed=drawn, run=secrets.token_hex(8), **digests)
         with ExitStack() as lock:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags, Floats, in_one_axis
 from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.errors import require, require_number
 from fl_audit.search import last_true
@@ -118,8 +118,9 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     scores, is_in
         Numbers of one shape: scores, larger where "in" is likelier, and the coins, bool or 0 and 1.
     """
-    values, coins = np.asarray(scores, dtype=np.float64).ravel(), np.asarray(is_in).ravel()
-    require(np.shape(scores) == np.shape(is_in), f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
+    given, tossed = in_one_axis(scores), in_one_axis(is_in)
+    values, coins = np.asarray(given, dtype=np.float64).ravel(), tossed.ravel()
+    require(given.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
     require(bool(np.isin(coins, (0, 1)).all()), "coins are not all 0 or 1: accepted are 0 (out) and 1 (in)")
     require(values.size > 0, "scores are empty: accepted is at least one")
     require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers")

@@ -5,22 +5,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32
+from fl_audit.arrays import Floats32, in_one_axis
 from fl_audit.data.columns import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_archive, resolve
-from fl_audit.data.records import Source
-from fl_audit.errors import require
+from fl_audit.data.names import RecordAxes
+from fl_audit.data.records import Caution, Source
+from fl_audit.errors import InputError, Remedy, choice, require
 
 _HIGHEST_PIXEL = np.float32(255)
 _KEYS = ("x", "y", "x_test", "y_test")
 
 
-def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Source:
+def load_npz(directory: Path | None, path: str, owner: str | None = None, axes: str | None = None) -> Source:
     """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
 
-    Bytes (uint8) are divided by 255, other numbers are used as they are; three axes get a channel axis, (n, 1, h, w).
-    Labels become 0..c-1 in sorted order. `InputError` if the file is missing or damaged, a key is missing, or an array
+    Bytes (uint8) are divided by 255, other numbers used as they are. Three axes are pictures and get a channel axis,
+    (n, 1, h, w), unless they are said to be sequences. Labels, shape (n,) or (n, 1), become 0..c-1 in sorted order, and
+    so do rows of zeros and one 1, (n, c). `InputError` if the file is missing or damaged, a key is missing, or an array
     has another type or shape.
 
     Parameters
@@ -30,6 +32,8 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     owner
         Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
         None: that is not known.
+    axes
+        What two axes of a record are, as in `RecordAxes`; None takes them for those of a picture.
     """
     file = resolve(directory, path)
     require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
@@ -38,25 +42,69 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")
     alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
     require(("x_test" in arrays) == ("y_test" in arrays), alone)
-    if arrays["y"].ndim == 1:
-        check_classes(arrays["y"], f"{file}: y")
-    codes, test_codes, classes = encode_labels(arrays["y"], arrays.get("y_test"), file)
+    labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
+    check_classes(labels["y"], f"{file}: y")
+    codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
     owners = UNKNOWN_OWNERS
     if owner is not None:
         require(owner in arrays, f"{file} has no array {owner!r}: accepted for owner in [data] is the key of an array")
-        owners = encode_owners(arrays[owner], f"{file}: {owner}")
-    pool = build_records(_as_features(arrays["x"], "x", file), codes, classes, file, owners)
+        owners = encode_owners(in_one_axis(arrays[owner]), f"{file}: {owner}")
+    is_sequence = choice(RecordAxes, "axes in [data]", axes or RecordAxes.PICTURE) is RecordAxes.SEQUENCE
+    shape = arrays["x"].shape
+    accepted = "accepted with three axes alone, records first: leave axes out of [data]"
+    require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
+    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, owners)
     test = None
     if test_codes is not None:
-        test = build_records(_as_features(arrays["x_test"], "x_test", file), test_codes, classes, file)
-    return Source("npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records, {classes} classes")
+        test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)
+    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {classes} classes"
+    cautions = _taken_for_pictures(file, arrays["x"]) if axes is None else ()
+    return Source("npz", pool, test, description, is_sequence=is_sequence, cautions=cautions)
 
 
-def _as_features(values: NDArray[np.generic], key: str, path: Path) -> Floats32:
+def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
+    """Return what records of two axes are, in words."""
+    if len(shape) != 3:
+        return ""
+    return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
+
+
+def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[Caution, ...]:
+    """Return a warning where records of two axes may be no pictures, which are mostly bytes."""
+    if values.ndim != 3 or values.dtype == np.uint8:
+        return ()
+    sequence, picture = (Remedy("axes", str(one)) for one in (RecordAxes.SEQUENCE, RecordAxes.PICTURE))
+    _, steps, features = values.shape
+    taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
+    return (
+        Caution(
+            f"{taken}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
+            (sequence, picture),
+        ),
+    )
+
+
+def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
+    """Return labels along one axis: one column as it is, and of rows with one 1 its place."""
+    if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
+        is_one = values == 1
+        rows = (is_one.sum(axis=1) == 1) & ((values == 0).sum(axis=1) == values.shape[1] - 1)
+        wrong = int(np.argmin(rows))
+        accepted = "accepted are one class for each record, as numpy.argmax(y, axis=1) makes of probabilities"
+        if not rows.all():
+            raise InputError(f"{what} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
+        return np.asarray(is_one.argmax(axis=1))
+    flat = in_one_axis(values)
+    accepted = "accepted are one class for each record, shape (n,), or rows of 0s and one 1, shape (n, classes)"
+    require(flat.ndim == 1, f"{what} has shape {values.shape}: {accepted}")
+    return flat
+
+
+def _as_features(values: NDArray[np.generic], key: str, path: Path, is_sequence: bool) -> Floats32:
     require(values.dtype.kind in "biuf", f"{path}: {key} has type {values.dtype}: accepted are real numbers")
     require(values.ndim >= 2, f"{path}: {key} has shape {values.shape}: accepted are at least two axes, records first")
     with np.errstate(over="ignore"):
         features: Floats32 = values.astype(np.float32)
     if values.dtype == np.uint8:
         features /= _HIGHEST_PIXEL
-    return features[:, np.newaxis] if features.ndim == 3 else features
+    return features[:, np.newaxis] if features.ndim == 3 and not is_sequence else features

@@ -80,7 +80,7 @@ def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
     from fl_audit.data.archives import load_npz
 
-    return load_npz(directory, given["path"], given.get("owner"))
+    return load_npz(directory, given["path"], given.get("owner"), given.get("axes"))
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
@@ -111,17 +111,17 @@ _CATALOGUE: Mapping[str, _Entry] = {
     "femnist": _published(f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}", load_femnist, find_femnist),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
-        "your CSV file: path, label and, if need be, test-path, separator, decimal, encoding, owner, drop, missing, "
-        "max-levels, ignore-case, unique",
+        "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
+        "decimal, encoding, skip-lines, sheet, owner, drop, missing, max-levels, ignore-case, unique",
         _csv,
         required=("path", "label"),
-        optional=("test-path", "separator", "decimal", "encoding", *_TABLE_OPTIONS),
+        optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
     "npz": _Entry(
-        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner",
+        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner, axes",
         _npz,
         required=("path",),
-        optional=("owner",),
+        optional=("owner", "axes"),
     ),
     "idx": _Entry(
         "your IDX images: options images, labels and optionally test-images, test-labels",

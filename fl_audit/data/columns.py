@@ -140,8 +140,9 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[Caution]:
 def _check_width(width: int, records: int, name: str, file: str) -> None:
     """Refuse more features than can be held, before they are made."""
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
-    remedy = "leave out columns with drop in [data], or lower max-levels"
-    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}")
+    drop = drop_remedy(name)
+    remedy = f"{drop} leaves out the last of them"
+    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}", drop)
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
@@ -185,14 +186,21 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     values, what, max_classes
         Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
         for no limit but half the records.
+
+    Raises
+    ------
+    InputError
+        If they have.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
     more = Remedy("max-levels", classes)
-    remedy = "" if max_classes is None or many else f", or {more} if these are classes"
+    is_mended = max_classes is not None and not many
+    remedy = f", or {more} if these are classes" if is_mended else ""
     found = f"{classes} different values in {records} records, which looks like a quantity to predict"
     accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
-    require(not many and classes <= (max_classes or classes), f"{what} has {found}: {accepted}")
+    if many or classes > (max_classes or classes):
+        raise InputError(f"{what} has {found}: {accepted}", choices=(more,) if is_mended else ())
 
 
 def drop_remedy(name: str) -> Remedy:

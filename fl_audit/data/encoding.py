@@ -153,7 +153,7 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
     """
-    kind = "graphs" if source.pool.graphs else "images"
+    kind = "graphs" if source.pool.graphs else "sequences" if source.is_sequence else "images"
     require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
     if named is not None:
         column = _named_column(source, named)

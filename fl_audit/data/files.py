@@ -98,6 +98,18 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def first_bytes(path: Path, number: int = 8) -> bytes:
+    """Return how a file begins; `InputError` if it cannot be read.
+
+    Parameters
+    ----------
+    path, number
+        The file, and how many bytes.
+    """
+    with _readable(path, (), "damaged", "a complete file"), path.open("rb") as file:
+        return file.read(number)
+
+
 def read_text(path: Path) -> str:
     """Return a file's content as UTF-8 text, unpacked if it is gzipped; `InputError` if it is none or unreadable."""
     try:
@@ -161,6 +173,33 @@ def read_zip_member(path: Path, member: str) -> bytes:
             raise InputError(f"{path} has no file {member}: accepted is the archive as published") from error
 
 
+def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
+    """Return the array of a NumPy file, `.npy`, or of an archive, `.npz`.
+
+    Parameters
+    ----------
+    path, name
+        The file, and the name of an array of an archive; None where there is only one.
+
+    Raises
+    ------
+    InputError
+        If the file is neither, is damaged, holds Python objects, or has no such array.
+    """
+    with _arrays_readable(path):
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            return np.asarray(found)
+        with found:
+            names = found.files
+            which = name if name is not None else names[0] if len(names) == 1 else None
+            listed = ", ".join(names)
+            if which is None:
+                raise InputError(f"{path} holds {len(names)} arrays, {listed}: name one with --column")
+            require(which in names, f"{path} has no array {which!r}: it holds {listed}")
+            return np.asarray(found[which])
+
+
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     """Return those arrays of a NumPy archive (.npz) that are among `keys`.
 
@@ -174,13 +213,20 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
     InputError
         If the file is no such archive, is damaged, or holds Python objects.
     """
-    try:
+    with _arrays_readable(path):
         # Pickled objects would run code of whoever wrote the file.
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise InputError(f"{path} holds a single array: accepted is an archive (.npz) with {', '.join(keys)}")
         with archive:
             return {key: archive[key] for key in keys if key in archive.files}
+
+
+@contextmanager
+def _arrays_readable(path: Path) -> Iterator[None]:
+    """Say in one line what is wrong with a file of arrays that is read."""
+    try:
+        yield
     except InputError:
         raise
     except (MemoryError, OverflowError) as error:  # a damaged header may claim more than any machine can count

@@ -1,5 +1,6 @@
 """From tables in memory to records, with what became of each column."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -28,6 +29,9 @@ from fl_audit.data.missing import words_among_numbers
 from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier, Source, side_by_side
 from fl_audit.errors import InputError, Remedy, require
 
+WHITESPACE = "whitespace"
+"""The separator of tables whose cells stand between any number of spaces and tabs."""
+_SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
 _LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
 _CLASSES_NAMED = 5
 _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
@@ -39,7 +43,7 @@ class TableSettings:
 
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
-    separator: str | None = None  # the character between cells; None is to be found
+    separator: str | None = None  # the character between cells, or `WHITESPACE`; None is to be found
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
@@ -50,12 +54,15 @@ class TableSettings:
     encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
     unique: bool = False  # whether records that repeat another one in every column are left out
+    skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
+    sheet: str | None = None  # name of the sheet of a workbook; None where only one holds anything
 
     def __post_init__(self) -> None:
-        mark = self.separator
+        mark = _SEPARATOR_WORDS.get(self.separator or "", self.separator)
+        object.__setattr__(self, "separator", mark)
         plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
-        accepted = "accepted is one character, such as ',' or ';', or the tab '\\t'"
-        require(plain or mark == "\t", f"separator is {mark!r}: {accepted}")
+        accepted = f"accepted is one character, such as ',' or ';', the tab '\\t', or '{WHITESPACE}'"
+        require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
         is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
         require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
         require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
@@ -230,12 +237,19 @@ def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, person
         encoded.append(found)
         width += found.features.shape[1]
     if refused:
-        raise _together(refused)
+        raise _together(refused, frame, origin)
     return encoded
 
 
-def _together(refused: Sequence[InputError]) -> InputError:
+def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: Origin) -> InputError:
     """Return one refusal of several columns, with what mends all of them."""
+    if _drops(refused) >= set(frame.columns):
+        return _nothing_left(refused)
+    if len(frame.columns) == 1:
+        # The column is no longer offered to be left out: nothing would be left.
+        drop = drop_remedy(str(frame.columns[0]))
+        text = str(refused[0]).replace(f", {drop} the column", "")
+        return InputError(text, refused[0].remedies, tuple(one for one in refused[0].choices if one != drop))
     if len(refused) == 1:
         return refused[0]
     values: dict[str, dict[str, None]] = {}
@@ -249,6 +263,28 @@ def _together(refused: Sequence[InputError]) -> InputError:
     further = f"{len(refused) - 1} further {'column is' if len(refused) == 2 else 'columns are'} refused too"
     message = f"{refused[0]}; {further}, and {' with '.join(map(str, remedies))} mends all"
     return InputError(message, remedies, (*refused[0].remedies, *refused[0].choices))
+
+
+def _drops(refused: Sequence[InputError]) -> set[str]:
+    """Return the columns that are to be left out where every refusal is mended."""
+    named = (one.value for error in refused for one in error.remedies if one.key == "drop")
+    return {word for words in named if isinstance(words, tuple) for word in words}
+
+
+def _nothing_left(refused: Sequence[InputError]) -> InputError:
+    """Return a refusal of columns that cannot all be left out, since nothing would be left to learn from."""
+    other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
+    error, remedy = next(other, (refused[0], None))
+    # What is refused, without the advice to leave the column out.
+    reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
+    lacking = "without it no column is left to learn from"
+    if remedy is None:
+        return InputError(
+            f"{reason}, and {lacking}: accepted is a table with a column of numbers, or of few words, beside the label"
+        )
+    rest = [one for one in refused if one is not error]
+    remedies = (remedy, *((Remedy("drop", tuple(sorted(_drops(rest)))),) if rest else ()))
+    return InputError(f"{reason}: {' with '.join(map(str, remedies))} keeps it, and {lacking}", remedies)
 
 
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
@@ -277,6 +313,8 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         classes = np.full(len(frame), "")
     beside = gaps.drop(columns=fixed)
     columns = _lacking(beside[usable], classes[usable])
+    if set(columns) >= set(beside.columns):
+        columns = []  # nothing would be left to learn from
     if settings.missing is None or words:
         raise _refusal(frame, gaps, path, fixed, columns)
     names, totals = np.unique(classes[usable], return_counts=True)
@@ -288,7 +326,11 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         without = Remedy("missing", tuple(gone))
         text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
         raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
-    require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
+    require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
+    filled = "accepted are tables with a column that is filled in some records of every class"
+    require(
+        bool(kept.any()) and not any(gone), f"{path}: every record of a class lacks a value in every column: {filled}"
+    )
     lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
     halved = [
         Caution(f"{total - few:,} of the {total:,} records of class {name!r} {lack}", (drop,))
@@ -313,7 +355,9 @@ def _refusal(
     first = Remedy("drop", (name,))
     if not columns:
         text += f"leave out the records where one is missing with {records}"
-        return InputError(text if name in fixed else f"{text}, or the column with {first}", (records,), (first,))
+        if name in fixed or len(gaps.columns) == len(fixed) + 1:
+            return InputError(text, (records,))
+        return InputError(f"{text}, or the column with {first}", (records,), (first,))
     rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
     drop = Remedy("drop", tuple(columns))
     most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])

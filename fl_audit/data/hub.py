@@ -2,20 +2,20 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import check_classes, described_names
+from fl_audit.data.columns import check_classes, described_names, drop_remedy
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.missing import without_words, words_gone
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import InputError, Remedy, first_line, require
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,12 +44,14 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     from datasets import Image
 
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
-    pictures = [column for column, feature in parts[0][1].features.items() if isinstance(feature, Image)]
-    accepted = "accepted is one; drop in [data] leaves out columns"
-    require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}")
-    if pictures and pictures[0] not in table.drop:
+    columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
+    pictures = [column for column, feature in columns if isinstance(feature, Image)]
+    drop = Remedy("drop", tuple(pictures[1:]))
+    accepted = f"accepted is one; {drop} keeps the first"
+    require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}", drop)
+    if pictures:
         return _of_pictures(pictures[0], parts, table, images)
-    written = [chosen_columns(_frame(data), path, table) for path, data in parts]
+    written = [chosen_columns(_frame(data, table.drop), path, table) for path, data in parts]
     frames = [without_words(frame, table.missing or ()) for frame in written]
     words = Counter[str]()
     for before, after in zip(written, frames, strict=True):
@@ -90,8 +92,8 @@ def _has_split(federated: Any, split: str) -> bool:
     return True
 
 
-def _frame(data: "Dataset") -> pd.DataFrame:
-    """Return the columns of a table; a class by its name, a list of numbers as a column for each."""
+def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
+    """Return the columns of a table; a class by its name, a list of numbers as a column for each unless dropped."""
     from datasets import ClassLabel
 
     frame = data.to_pandas()
@@ -100,7 +102,7 @@ def _frame(data: "Dataset") -> pd.DataFrame:
     for name, feature in data.features.items():
         if isinstance(feature, ClassLabel):
             columns[name] = [feature.names[code] if code >= 0 else None for code in frame[name]]
-        elif isinstance(frame[name].iloc[0], np.ndarray | list):
+        elif name not in drop and isinstance(frame[name].iloc[0], np.ndarray | list):
             values = _rows_of_numbers(frame[name], name)
             columns |= {f"{name}.{place}": values[:, place] for place in range(values.shape[1])}
         else:
@@ -111,13 +113,14 @@ def _frame(data: "Dataset") -> pd.DataFrame:
 def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     lengths = {len(row) for row in column}
     lists = f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values"
-    accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column"
-    require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}")
+    drop = drop_remedy(name)
+    accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; {drop} leaves out the column"
+    require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}", drop)
     try:
         return np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in column])
     except (TypeError, ValueError):
-        accepted = "accepted are numbers; drop in [data] leaves out the column"
-        raise InputError(f"column {name} holds lists of other things than numbers: {accepted}") from None
+        accepted = f"accepted are numbers; {drop} leaves out the column"
+        raise InputError(f"column {name} holds lists of other things than numbers: {accepted}", (drop,)) from None
 
 
 def _of_pictures(

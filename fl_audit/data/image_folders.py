@@ -14,7 +14,7 @@ from fl_audit.data.columns import described_names
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, Remedy, require, require_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,8 +59,9 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
         kept.append(_pixels(picture, settings))
         first = first or name
         sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
-        accepted = "accepted are pictures of one size, or image-size in [data], to which all are scaled"
-        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}")
+        remedy = Remedy("image-size", min(*kept[-1].shape[1:], *kept[0].shape[1:]))
+        accepted = f"accepted are pictures of one size; {remedy}, or another size, scales all to it"
+        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}", remedy)
     require(len(kept) > 0, "there is no picture: at least 1 is needed")
     channels = max(len(each) for each in kept)
     # A grey picture among coloured ones is the same grey in every channel.

@@ -18,6 +18,13 @@ class Dissimilarity(StrEnum):
     SSIM = "ssim"
 
 
+class RecordAxes(StrEnum):
+    """What the two axes of a record in an archive are: height and width of a PICTURE, or steps and features."""
+
+    PICTURE = "picture"
+    SEQUENCE = "sequence"
+
+
 Measure = Dissimilarity | str  # a dissimilarity, or the name `package.module:name` of the user's own
 
 

@@ -181,6 +181,7 @@ class Source:
     # where records are no tables.
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
+    is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
     cautions: tuple[Caution, ...] = ()  # what the user should look at
     class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
@@ -208,7 +209,8 @@ class Source:
         """Shape of an image, height and width last; None where records are no images."""
         if self.flat_image is not None:
             return self.flat_image
-        return self.pool.shape if len(self.pool.shape) in (2, 3) and not self.pool.graphs else None
+        is_other = self.pool.graphs or self.is_sequence
+        return self.pool.shape if len(self.pool.shape) in (2, 3) and not is_other else None
 
     @property
     def table_columns(self) -> tuple[TableColumn, ...]:

@@ -136,15 +136,19 @@ class Provenance:
     """Where a run comes from."""
 
     sessions: tuple[Session, ...]  # the stretches of work, at least one, the first first
-    # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
-    # told, for who knows all records but one could test guesses of the last on it.
+    # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; of records that are not
+    # published it is keyed, for who knows all of them but one could test guesses of the last on a plain one. None where
+    # it is not told.
     data: str | None
     shards: tuple[int, ...] | None = None  # records that each client holds, in their order; None where not noted
+    is_keyed: bool = False  # whether the digest is an HMAC, whose key is among what only the challenger has
+    pool: int | None = None  # records of the data set, of which those of the run were drawn; None where not noted
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `provenance.json`."""
         sessions = [asdict(session) for session in self.sessions]
-        return {"data": self.data, "shards": self.shards, "sessions": sessions}
+        data = {"data": self.data, "data_is_keyed": self.is_keyed, "pool": self.pool}
+        return {**data, "shards": self.shards, "sessions": sessions}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
@@ -154,4 +158,7 @@ class Provenance:
         for session in sessions:
             datetime.fromisoformat(session.began)
         data, shards = stored["data"], stored.get("shards")
-        return cls(sessions, data and str(data), shards and tuple(int(size) for size in shards))
+        keyed, pool = bool(stored.get("data_is_keyed", False)), stored.get("pool")
+        return cls(
+            sessions, data and str(data), shards and tuple(int(size) for size in shards), keyed, pool and int(pool)
+        )

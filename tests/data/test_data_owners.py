@@ -104,7 +104,7 @@ def test_owner_array(tmp_path: Path, values: np.ndarray, names: list[str]) -> No
         ("site", np.arange(4), "has no array 'site'"),
         ("y", np.arange(4), "owner is 'y': accepted is the key of an array other than x, y, x_test, y_test"),
         ("client", np.arange(3), r"owners have shape \(3,\): accepted is one for each record, \(4,\)"),
-        ("client", np.zeros((4, 1)), r"client has shape \(4, 1\): accepted is one owner for each record"),
+        ("client", np.zeros((4, 2)), r"client has shape \(4, 2\): accepted is one owner for each record"),
         ("client", np.array([0.5, 1, 2, 3]), "client has 0.5: accepted are whole numbers or text"),
         ("client", np.array([np.nan, 1, 2, 3]), "client has nan"),
         ("client", np.zeros(4, dtype=complex), "client has type complex128: accepted are whole numbers or text"),

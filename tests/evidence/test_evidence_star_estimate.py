@@ -6,9 +6,10 @@ import pytest
 
 from experiments.runs.config.audit import AuditSection
 from fl_audit.errors import InputError
-from fl_audit.evidence.star import star_estimate
+from fl_audit.evidence.star import normal_mixture, star_estimate
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
-from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
+from fl_audit.evidence.star.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.star.few_losses import FEWEST, value_by_chance
 from fl_audit.evidence.star.intervals import gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import DEFAULT_CUTS, StarMethod
 from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
@@ -74,19 +75,24 @@ def test_one_call_gives_value_interval_and_neighbours(method: StarMethod, monkey
 
 def test_what_cannot_be_trusted_is_said() -> None:
     rng = np.random.default_rng(65)
-    members, population = rng.gamma(2, 1, 29), rng.gamma(3, 1, 40)
+    members, population = rng.gamma(2, 1, 129), rng.gamma(3, 1, 140)
 
     def said(one: np.ndarray, zero: np.ndarray, delta: float = 1e-3, **more: object) -> str:
         return "; ".join(estimate_epsilon_star(one, zero, delta, rng, **more).warnings)  # type: ignore[arg-type]
 
-    assert "29 losses of members: with fewer than 30" in said(members, population)
-    assert "of population" not in said(members, population)
+    assert "29 losses of members, and a value of Epsilon* takes 100" in said(members[:29], population)
     assert "all losses of members are equal" in said(np.ones(50), population)
-    assert "at delta 0 two different normal laws" in said(members, population, 0.0, cut=0.0)
+    assert "all losses of members are equal" in said(np.ones(150), population)
+    assert "chance alone gives up to" in said(members, rng.gamma(2, 1, 140), method=StarMethod.PARAMETRIC)
+    assert "chance alone" not in said(rng.normal(1, 0.1, 2000), rng.normal(9, 1, 2000), method=StarMethod.PARAMETRIC)
+    assert "at delta 0 two different normal laws" in said(
+        members, population, 0.0, cut=0.0, method=StarMethod.PARAMETRIC
+    )
     assert "do not look like a normal" in said(rng.exponential(1, 3000) ** 3, rng.exponential(1, 3000))
-    assert "all thresholds count" in said(rng.normal(1, 0.01, 99), rng.normal(9, 0.01, 99), cut=1e-3)
-    assert "without an error" in said(np.arange(50.0), np.arange(100.0, 150.0), method=StarMethod.EMPIRICAL)
-    within = estimate_epsilon_star(members, population, 0.0, rng)
+    narrow = rng.normal(1, 0.01, 199), rng.normal(9, 0.01, 199)
+    assert "all thresholds count" in said(*narrow, cut=1e-3, method=StarMethod.PARAMETRIC)
+    assert "without an error" in said(np.arange(100.0), np.arange(100.0, 250.0), method=StarMethod.EMPIRICAL)
+    within = estimate_epsilon_star(members, population, 0.0, rng, StarMethod.PARAMETRIC)
     assert within.cut == 1e-6
     assert 0 < within.epsilon_star == within.epsilon_star_within_cut < within.epsilon_star_without_cut == math.inf
 
@@ -115,6 +121,53 @@ def test_a_fit_that_holds_is_kept_and_one_table_has_the_cuts() -> None:
     found = estimate_epsilon_star(members, population, 1e-5, np.random.default_rng(0))
     assert (found.method, found.cut) == (StarMethod.PARAMETRIC, DEFAULT_CUTS[StarMethod.PARAMETRIC])
     assert StarSettings(1e-5).cut == AuditSection().epsilon_star_cut == DEFAULT_CUTS[StarMethod.PARAMETRIC] == 1e-6
+
+
+@pytest.mark.parametrize("method", list(StarMethod))
+@pytest.mark.parametrize("size", [3, 10, 99])
+def test_of_few_losses_an_interval_is_stated_that_holds(size: int, method: StarMethod) -> None:
+    """Members 1 apart from the population: the lower end stays below the truth, the upper end above it."""
+    rng = np.random.default_rng(68)
+    truth = float(epsilon_star_gaussian(0.0, 1.0, 1.0, 1.0, 1e-3))
+    for _ in range(20):
+        losses = 9 + rng.normal(0, 1, size), 9 + rng.normal(1, 1, 1000)
+        found = estimate_epsilon_star(*losses, 1e-3, rng, method)
+        assert found.is_lower_bound
+        assert found.epsilon_star == found.interval[0] <= truth <= found.interval[1]
+        assert "at least" in str(found)
+        assert found.interval_name == "95 % confidence interval"
+    apart = estimate_epsilon_star(1 + np.arange(size) / 100, 9 + np.arange(99) / 100, 1e-3, rng, method)
+    assert apart.epsilon_star == 0 if size == 3 else apart.epsilon_star > 0.1
+
+
+def test_the_number_of_losses_from_which_a_value_is_stated_is_the_one_that_was_found() -> None:
+    """Two sets from one law at a delta of a tenth of one over their size: from 100 on most values are below 1."""
+    rng = np.random.default_rng(69)
+    shares = {}
+    for size, delta in ((30, 1 / 300), (50, 1 / 500), (FEWEST, 1 / (10 * FEWEST)), (1000, 1e-4)):
+        losses = (rng.gamma(2, 1, (1000, size)) for _ in range(2))
+        shares[size] = float((parametric_epsilon_star(*losses, delta) > 1).mean())
+    assert shares[30] > shares[50] > 0.5 > shares[FEWEST] > shares[1000]
+    by_chance = value_by_chance((200, 300), 1e-3, 0.0, np.random.default_rng(0))
+    drawn = parametric_epsilon_star(rng.normal(9, 1, (2000, 200)), rng.normal(9, 1, (2000, 300)), 1e-3)
+    assert by_chance == pytest.approx(np.quantile(drawn, 0.95), rel=0.15)
+
+
+def test_one_component_needs_no_search() -> None:
+    """The fit in closed form is that of the iteration, to rounding, and the source of draws goes on alike."""
+    scores = np.random.default_rng(70).gamma(2, 1, 500)
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    fast, (values, mean, std) = normal_mixture.fit_mixture(scores, 1, first), normal_mixture._standardised(scores)
+    slow = normal_mixture._unscaled(normal_mixture._em(values, 1, second, None), mean, std)
+    assert (fast.means[0], fast.stds[0]) == pytest.approx((slow.means[0], slow.stds[0]), rel=1e-14)
+    assert first.random() == second.random()
+
+
+def test_losses_of_one_column_are_losses() -> None:
+    rng = np.random.default_rng(71)
+    losses = rng.gamma(2, 1, 300), rng.gamma(3, 1, 300)
+    plain = estimate_epsilon_star(*losses, 1e-3, np.random.default_rng(0))
+    assert estimate_epsilon_star(*(one[:, None] for one in losses), 1e-3, np.random.default_rng(0)) == plain
 
 
 def test_wrong_input_is_named() -> None:

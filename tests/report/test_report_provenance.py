@@ -23,7 +23,7 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
     run = make_contents(worlds=5, rounds=2).run
     contents = report_contents(replace(run, provenance=origin))
     assert contents.summary == make_contents(worlds=5, rounds=2).summary
-    line = provenance_line(origin).replace("\xa0", " ")
+    line = provenance_line(origin, 3).replace("\xa0", " ")
     assert (
         line
         == "5 November 2026 · fl_audit 0.1.0, flwr 1.42.0, torch 2.13.0 · data abababababab · fl-audit demo --out a"
@@ -33,6 +33,16 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
         assert told in html
     unknown = render_html(report_contents(replace(run, provenance=replace(origin, data=None))), [])
     assert "could test guesses of the last" in unknown
+    secret = replace(origin, is_keyed=True, pool=1600)
+    assert Provenance.of_json(secret.to_json()) == secret
+    of_a_user = report_contents(replace(run, provenance=secret))
+    drawn = f"{of_a_user.facts.game.records:,} of 1,600 records drawn"
+    page = render_html(of_a_user, [])
+    assert page.count(drawn) == 2
+    assert f"{'ab' * 32}, made with the key in challenger/" in page
+    assert "data abababababab" in page.replace("\xa0", " ")
+    assert drawn in provenance_line(secret, of_a_user.facts.game.records)
+    assert "all 1,600 records" in provenance_line(secret, 1600)
     assert NOT_NOTED in render_html(make_contents(worlds=5, rounds=2), [])
 
 

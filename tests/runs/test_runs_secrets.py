@@ -1,6 +1,7 @@
 """Nothing outside challenger/ tells the challenger's seed, and only the owner may read what lies inside."""
 
 import base64
+import hmac
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from audits import MakePlan, small_settings
@@ -44,6 +46,28 @@ def test_no_file_of_a_run_tells_the_seed(
     noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())["sessions"][0]
     assert noted["command"] == "fl-audit run a.toml --out run"
     assert not any(text in "".join(capfd.readouterr()).encode() for text in spellings(SEED)[:3])
+
+
+def test_the_digest_of_a_user_s_records_is_told_with_a_key_that_is_not(tmp_path: Path) -> None:
+    """Who knows all records but one cannot test guesses of the last; who has the key can show which data they were."""
+    numbers = np.random.default_rng(0).normal(size=(40, 2))
+    frame = pd.DataFrame(numbers, columns=["a", "b"]).assign(y=["ill", "well"] * 20)
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    data = {"name": "csv", "path": str(tmp_path / "own.csv"), "label": "y", "records": 20, "clients": 2}
+    privacy = {"epsilon": 2.0, "delta": 0.001, "adjacency": "replace-record"}
+    sections = {"data": data, "training": {"rounds": 1}, "privacy": privacy, "audit": {"worlds": 4}}
+    run_audit(resolve(parse_config(sections)), tmp_path / "run", Engine.LOCAL)
+    secret = json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())
+    keyed = hmac.new(bytes.fromhex(secret["data_key"]), secret["data"].encode(), "sha256").hexdigest()
+    noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())
+    assert (noted["data"], noted["data_is_keyed"], noted["pool"]) == (keyed, True, 40)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert keyed in page
+    assert page.count("20 of 40 records drawn") >= 2
+    for path in files_outside_the_challenger(tmp_path / "run"):
+        content = path.read_bytes()
+        assert secret["data"].encode() not in content
+        assert secret["data_key"].encode() not in content
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".png", ".html", ".pdf"])

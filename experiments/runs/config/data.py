@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
-from fl_audit.data.names import PartitionScheme
+from fl_audit.data.names import PartitionScheme, RecordAxes
 from fl_audit.game.names import InitialWeights
 
 _CLIENTS = 10
@@ -42,11 +42,15 @@ class DataSection(ConfigSection):
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
-    """Character between cells, of `csv`; left out, it is found."""
+    """Character between cells, of `csv`, or `whitespace` for any number of spaces and tabs; left out, it is found."""
     decimal: Literal[".", ","] | None = None
     """Mark of decimals, of `csv`: `.` or `,`, and the other one stands between thousands; left out, it is found."""
     encoding: str | None = None
     """Encoding of a `csv` file, such as `cp1252`; left out, it is found."""
+    skip_lines: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    """Lines above the line of names that are left out, such as a title, of `csv`."""
+    sheet: str | None = None
+    """Name of the sheet of an Excel workbook, of `csv`; left out, the only one that holds anything."""
     missing: Words | None = None
     """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
     max_levels: Count | None = None
@@ -55,6 +59,8 @@ class DataSection(ConfigSection):
     """Whether words that differ by case or spaces only are one, of `csv` and `hf:`."""
     unique: bool | None = None
     """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
+    axes: Choice[RecordAxes] | None = None
+    """What two axes of a record of `npz` are: height and width, unless set to `sequence` (steps and features)."""
     images: str | None = None
     """IDX file of the images, of `idx`."""
     labels: str | None = None

@@ -171,5 +171,6 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         require(number <= _IMAGE_QUERIES, f"queries is {number}: {accepted}")
         return MovedImages(shape)
     name = source.name
-    require(source.is_table, f"queries is {number} and records of {name} are graphs: accepted are images and tables")
+    kind = "sequences" if source.is_sequence else "graphs"
+    require(source.is_table, f"queries is {number} and records of {name} are {kind}: accepted are images and tables")
     return ResampledColumns(source.table_columns, public, seed)

@@ -7,6 +7,7 @@ scores and measure on the others (`split`); they depend on ranks alone and keep 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, assert_never
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from fl_audit.arrays import Floats, finite
+from fl_audit.arrays import Floats, finite, in_one_axis
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
+from fl_audit.evidence.bounds.split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.evidence.bounds.thresholds import Counts, bound_of, chosen_rule
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
@@ -115,19 +116,21 @@ def epsilon_lower_bound(
     >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
     0.0
     """
+    return _bound(choice(BoundMethod, "method", method), _splits_of(member_scores, nonmember_scores), delta, confidence)
+
+
+def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: float) -> LowerBound:
     require_number("delta is", delta, "numbers from 0 to below 1")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    method = choice(BoundMethod, "method", method)
-    members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
-    level = 1 - confidence
+    members, nonmembers, level = splits.members, splits.nonmembers, 1 - confidence
     if method.needs is not ScoreLaw.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
         case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
-            epsilon, warnings = _by_threshold(method, members, nonmembers, delta, level), tuple[str, ...]()
+            epsilon, warnings = _by_threshold(method, splits, delta, level), tuple[str, ...]()
         case BoundMethod.GDP:
-            epsilon = _by_threshold(method, members, nonmembers, delta, level)
+            epsilon = _by_threshold(method, splits, delta, level)
             warnings = _gaussian_tradeoff_warnings(members, nonmembers)
         case BoundMethod.GAUSSIAN_SHIFT:
             epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
@@ -159,15 +162,41 @@ def all_bounds(
     InputError
         As `epsilon_lower_bound`, but not for what only `gdp` or `gaussian-shift` refuse.
     """
-    found = []
+    found, splits = [], _splits_of(member_scores, nonmember_scores)
     for method in BoundMethod:
         if not method.is_valid_under(law) or (delta == 0 and method.needs is not ScoreLaw.ANY):
             continue
         try:
-            found.append(epsilon_lower_bound(member_scores, nonmember_scores, delta, confidence, method))
+            found.append(_bound(method, splits, delta, confidence))
         except InputError:
             if method is not BoundMethod.GAUSSIAN_SHIFT:
                 raise
+    return tuple(found)
+
+
+def applicable_bounds(
+    member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating], delta: float, confidence: float
+) -> tuple[LowerBound, ...]:
+    """Return the bounds of all methods that can take these scores, whatever is known of them.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores, delta, confidence
+        As for `epsilon_lower_bound`.
+
+    Raises
+    ------
+    InputError
+        If no method can take them.
+    """
+    found, refusals, splits = [], [], _splits_of(member_scores, nonmember_scores)
+    for method in BoundMethod:
+        try:
+            found.append(_bound(method, splits, delta, confidence))
+        except InputError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
     return tuple(found)
 
 
@@ -192,7 +221,7 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
 def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     """Return the scores as float64 of one axis, or refuse them."""
-    array = np.asarray(scores, dtype=np.float64)
+    array = np.asarray(in_one_axis(scores), dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
     wrong = np.flatnonzero(np.isnan(array))
@@ -201,13 +230,32 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     return array
 
 
-def _by_threshold(method: BoundMethod, members: Floats, nonmembers: Floats, delta: float, level: float) -> float:
+@dataclass(frozen=True, eq=False)
+class _Splits:
+    """Scores, and their splits, which several methods measure on and which take longer than all the rest."""
+
+    members: Floats
+    nonmembers: Floats
+    of: Callable[[bool], list[ScoreSplit]]  # by whether equal scores get ranks of their own
+
+
+def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
+    """Return scores with their splits, each computed when it is first asked for; or refuse the scores."""
+    members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
+
+    @lru_cache
+    def of(break_ties: bool) -> list[ScoreSplit]:
+        numbers = range(number_of_splits(members, nonmembers))
+        return [split_scores(members, nonmembers, break_ties, number) for number in numbers]
+
+    return _Splits(members, nonmembers, of)
+
+
+def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
     """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
-    if min(members.size, nonmembers.size) < 2:
+    if min(scores.members.size, scores.nonmembers.size) < 2:
         return 0.0
-    break_ties = method is BoundMethod.ORDER_STATISTIC
-    numbers = range(number_of_splits(members, nonmembers))
-    splits = [split_scores(members, nonmembers, break_ties, number) for number in numbers]
+    splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
     if splits[0].values < 2:
         return 0.0
     return float(np.median([bound_of(method, chosen_rule(method, one, delta, level), delta, level) for one in splits]))

@@ -28,12 +28,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 
 _SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 _FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over
 _SPLITS = 25
+_BEGINNING = 1024  # rows of a table of ranks
 
 
 class ScorePart(NamedTuple):
@@ -109,18 +111,27 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()
     bits = np.random.Philox(key=np.frombuffer(digest, "<u8"))
-    sizes = counts.sum(axis=0)
-    orders = [np.argsort(bits.random_raw(int(size)), kind="stable") for size in sizes]
+    sizes = counts.sum(axis=0).tolist()
+    chosen = [_lowest(bits.random_raw(size), number_that_chooses(size)) for size in sizes]
     values = np.arange(len(counts), dtype=np.float64)
     groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
-    if break_ties:  # scores become their places in one order, equal ones by lot; each group keeps its own order
+    if break_ties and sum(sizes) > len(counts):
+        # Scores become their places in one order, equal ones by lot; each group keeps its own order.
         together = np.concatenate(groups)
         places = np.empty(together.size)
-        places[np.lexsort((bits.random_raw(int(sizes.sum())), together))] = np.arange(together.size)
+        places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
         groups = [places[: groups[0].size], places[groups[0].size :]]
-    cuts = zip(groups, orders, map(number_that_chooses, sizes.tolist()), strict=True)
-    first, second = ((np.sort(group[order[:cut]]), np.sort(group[order[cut:]])) for group, order, cut in cuts)
+    first, second = ((np.sort(group[lots]), np.sort(group[~lots])) for group, lots in zip(groups, chosen, strict=True))
     return ScoreSplit(ScorePart(first[0], second[0]), ScorePart(first[1], second[1]), values=len(counts))
+
+
+def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
+    """Return which lots are the lowest ones, of equal ones the first."""
+    found = lots <= np.partition(lots, number - 1)[number - 1]
+    if np.count_nonzero(found) > number:
+        found = np.zeros(lots.size, dtype=np.bool_)
+        found[np.argsort(lots, kind="stable")[:number]] = True
+    return np.asarray(found, dtype=np.bool_)
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
@@ -130,4 +141,9 @@ def _canonical(members: Floats, nonmembers: Floats) -> Integers:
     parts = (ranks[: members.size], ranks[members.size :])
     table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
     variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
-    return min((np.ascontiguousarray(one) for one in variants), key=lambda one: one.tobytes())
+    # The first bytes mostly decide, and copies of all of them would take as long as the sort.
+    beginnings = [np.ascontiguousarray(one[:_BEGINNING]).tobytes() for one in variants]
+    alike = [one for one, beginning in zip(variants, beginnings, strict=True) if beginning == min(beginnings)]
+    if len(alike) > 1 and len(table) > _BEGINNING:
+        alike.sort(key=lambda one: one.tobytes())
+    return np.ascontiguousarray(alike[0])

@@ -171,6 +171,10 @@ def fit_mixture(
     values, mean, std = _standardised(scores)
     most = min(MOST_COMPONENTS, values.size)
     require(1 <= components <= most, f"components is {components}: accepted are whole numbers from 1 to {most}")
+    if components == 1:
+        # Its likelihood has one maximum, which needs no search; a seed is drawn as for others.
+        rng.integers(2**31)
+        return normal(mean, std * math.sqrt(float(values.var()) + _FLOOR))
     scaled = None if start is None else NormalMixture(start.weights, (start.means - mean) / std, start.stds / std)
     return _unscaled(_em(values, components, rng, scaled), mean, std)
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, in_one_axis
 from fl_audit.errors import choice, require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star import normal_mixture as mixtures
 from fl_audit.evidence.star.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.evidence.star.few_losses import FEWEST, value_by_chance
 from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
@@ -23,13 +24,12 @@ from fl_audit.rounding import rounded
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
-FEW = 30  # with fewer losses than this there is a warning that the interval may not cover
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
 _POOR_FIT = 0.05
-_LARGEST_EVALUATION = 1000
+_LARGEST_EVALUATION, _LEAST_EVALUATION = 1000, 30
 _SETS = ("members", "population")
 
 
@@ -55,6 +55,9 @@ class StarEstimate:
     # set are equal.
     laws: _Laws | None
     warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
+    # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
+    # any laws of losses.
+    is_lower_bound: bool = False
 
     @property
     def epsilon_star_within_cut(self) -> float:
@@ -65,7 +68,8 @@ class StarEstimate:
     def interval_name(self) -> str:
         """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
         share = f"{100 * self.confidence:.4g} %"
-        return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
+        holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
+        return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
 
     @property
     def cut_name(self) -> str:
@@ -74,16 +78,17 @@ class StarEstimate:
 
     def __str__(self) -> str:
         shown = rounded(self.epsilon_star, *self.interval)
+        at_least = "at least " if self.is_lower_bound else ""
         return (
-            f"Epsilon* {shown.value} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} {shown.interval}), "
-            f"by {self.method} from {self.members:,} and {self.population:,} losses"
+            f"Epsilon* {at_least}{shown.value} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} "
+            f"{shown.interval}), by {self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
         shown = rounded(self.epsilon_star, *self.interval)
         rows = [
-            (f"Epsilon*, {self.cut_name}, nats", shown.value),
+            (f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats", shown.value),
             ("at delta", f"{self.delta:g}"),
             (self.interval_name, shown.interval),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
@@ -108,6 +113,7 @@ def estimate_epsilon_star(
     ----------
     member_losses, population_losses
         Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
+        With fewer than 100 of a set no value is stated, but the interval that holds for any laws; see `few_losses`.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
@@ -130,10 +136,13 @@ def estimate_epsilon_star(
     wanted = None if method is None else choice(StarMethod, "method", method)
     parametric.require_star_delta(delta)
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    losses = parametric.checked_pair(member_losses, population_losses)
+    losses = parametric.checked_pair(in_one_axis(member_losses), in_one_axis(population_losses))
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is not None:
         parametric.require_cut(cut)
+    if min(each.size for each in losses) < FEWEST:
+        chosen = wanted or StarMethod.EMPIRICAL
+        return _of_few(losses, delta, chosen, confidence, DEFAULT_CUTS[chosen] if cut is None else cut)
     numbers = _Asked(delta, confidence, cut, shift)
     if wanted is not None:
         return _estimate(losses, wanted, numbers, rng)[0]
@@ -184,6 +193,7 @@ def _estimate(
     fits = zip(_SETS, scores, laws or (), strict=False)
     poor = tuple(said for name, each, law in fits for said in _poor_fit(name, each, law, method, rng))
     sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
     found = StarEstimate(
         value,
         delta,
@@ -195,9 +205,36 @@ def _estimate(
         *sizes,
         attacks,
         laws,
-        warnings + poor,
+        warnings + poor + chance,
     )
     return found, poor
+
+
+def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
+    """Return what can be said of few losses: an interval that holds for any laws, and no value within it."""
+    low, high = empirical_interval(*losses, delta, cut, confidence)
+    # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
+    interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
+    fewest = min(zip((each.size for each in losses), _SETS, strict=True))
+    said = (
+        f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
+    )
+    warnings = [
+        f"{said} from one law mostly show a value above 1, so only the interval that holds for any laws is stated"
+    ]
+    warnings += _equal_losses(losses)
+    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    shown = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
+    return StarEstimate(low, delta, method, *shown, is_lower_bound=True)
+
+
+def _by_chance(
+    value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
+) -> list[str]:
+    """Return a warning where so many losses give as large a value by chance, otherwise none."""
+    if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
+        return []
+    return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
 
 
 def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
@@ -240,12 +277,7 @@ def _warnings(
     losses: _Pair, laws: _Laws | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
     """Return what speaks against the value, in words."""
-    found = []
-    for name, each in zip(_SETS, losses, strict=True):
-        if each.size < FEW:
-            found.append(f"{each.size} losses of {name}: with fewer than {FEW} the interval may not cover")
-        if np.ptp(each) == 0:
-            found.append(f"all losses of {name} are equal: their law says nothing about other records")
+    found = _equal_losses(losses)
     if math.isinf(value) and laws is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
         found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
@@ -270,7 +302,7 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
     """
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)
-    if size < FEW or np.unique(used).size < FEW:
+    if size < _LEAST_EVALUATION or np.unique(used).size < _LEAST_EVALUATION:
         return None
     return mixtures.ks_check(used, min(components, mixtures.MOST_COMPONENTS), size, rng)
 
@@ -278,6 +310,15 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
 def fit_is_rejected(p_value: float | None) -> bool:
     """Return whether a fit with this p-value, None for one that was not tested, is not to be relied on."""
     return p_value is not None and p_value <= _POOR_FIT
+
+
+def _equal_losses(losses: _Pair) -> list[str]:
+    named = zip(_SETS, losses, strict=True)
+    return [
+        f"all losses of {name} are equal: their law says nothing about other records"
+        for name, x in named
+        if np.ptp(x) == 0
+    ]
 
 
 def _poor_fit(

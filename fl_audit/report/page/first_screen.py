@@ -189,9 +189,10 @@ def first_screen(contents: RunContents) -> str:
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
+    origin = escape(provenance_line(contents.run.provenance, contents.facts.game.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
-        f'{next_html(next_step(contents))}\n<p class="origin">{escape(provenance_line(contents.run.provenance))}</p>\n'
+        f'{next_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
         "</div>"
     )
 

@@ -157,18 +157,29 @@ _NO_COMMAND = "started by a program that is no command of fl-audit"
 _NOT_TOLD = (
     "not told, for these records are not published: who knows all of them but one could test guesses of the last on it"
 )
+_KEYED = (
+    "made with the key in challenger/, since these records are not published: who knows all of them but one could test "
+    "guesses of the last on a plain one"
+)
 _SHOWN_OF_DIGEST = 12
 
 
-def provenance_line(provenance: Provenance | None) -> str:
-    """Return in a line where a run comes from."""
+def provenance_line(provenance: Provenance | None, records: int) -> str:
+    """Return in a line where a run comes from.
+
+    Parameters
+    ----------
+    provenance, records
+        What was noted, and how many records train.
+    """
     if provenance is None:
         return NOT_NOTED
     first = provenance.sessions[0]
     named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
     versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
-    return " · ".join(part for part in (day_text(first.began), versions, data, first.command) if part)
+    drawn = "" if provenance.pool is None else drawn_text(records, provenance.pool)
+    return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
 
 
 def day_text(moment: str) -> str:
@@ -183,9 +194,9 @@ def day_text(moment: str) -> str:
     return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
 
 
-def _origin_tables(numbers: OriginNumbers, _: RunContents) -> list[Table]:
+def _origin_tables(numbers: OriginNumbers, contents: RunContents) -> list[Table]:
     found, timing = numbers.provenance, numbers.timing
-    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found)
+    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.game.records)
     times = (
         ("Setup (s)", timing.setup_seconds),
         ("Training (s)", timing.training_seconds),
@@ -195,7 +206,7 @@ def _origin_tables(numbers: OriginNumbers, _: RunContents) -> list[Table]:
     return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLook.PAIRS)]
 
 
-def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
+def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:
     first, *later = found.sessions
     gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
     again = (
@@ -210,9 +221,32 @@ def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
         *(("Gone on with", "; ".join(parts)) for parts in gone_on),
-        ("Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD),
+        _fingerprint(found),
+        *(() if found.pool is None else (("Records that train", drawn_text(records, found.pool)),)),
         ("To make it again", "Not noted." if first.command is None else again),
     )
+
+
+def _fingerprint(found: Provenance) -> tuple[str, str]:
+    if found.is_keyed:
+        return "Fingerprint of the data (HMAC-SHA-256)", f"{found.data}, {_KEYED}"
+    return "Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD
+
+
+def drawn_text(records: int, pool: int) -> str:
+    """Return how many records of how many train.
+
+    Parameters
+    ----------
+    records, pool
+        Records of the training set, and of the data set that they were drawn from.
+
+    Examples
+    --------
+    >>> drawn_text(300, 600)
+    '300 of 600 records drawn'
+    """
+    return f"{records:,} of {pool:,} records drawn" if records < pool else f"all {pool:,} records"
 
 
 def _pairs(values: Any) -> str:

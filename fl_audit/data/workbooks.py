@@ -1,0 +1,119 @@
+"""Excel workbooks and Parquet files as the text of a CSV file, so that they are read as other tables are."""
+
+import csv
+import datetime
+import io
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fl_audit.errors import InputError, Remedy, first_line, require
+
+_READER = "python_calamine"
+_INSTALL = "pip install 'fl-audit[excel]'"
+
+
+def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
+    """Return a sheet of a workbook as the text of a CSV file: empty cells are empty, and so are lines without any cell.
+
+    Parameters
+    ----------
+    content, path
+        The workbook (.xlsx, .xls, .xlsb, .ods), and its path for messages.
+    sheet
+        Name of the sheet; None where only one holds anything.
+
+    Raises
+    ------
+    InputError
+        If the extra `excel` is not installed, or the workbook or the sheet cannot be read, or several sheets could be
+        meant.
+    """
+    needed = (
+        f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
+    )
+    require(find_spec(_READER) is not None, needed)
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(content))
+        names = book.sheet_names if sheet is None or sheet not in book.sheet_names else [sheet]
+        sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
+    except (CalamineError, ValueError, OSError) as error:
+        accepted = "accepted are workbooks without a password, or CSV (UTF-8)"
+        raise InputError(f"{path} is a workbook that cannot be read ({first_line(error)}): {accepted}") from error
+    listed = ", ".join(map(repr, sheets))
+    require(sheet is None or sheet in sheets, f"{path} has no sheet {sheet!r}: its sheets are {listed}")
+    filled = [name for name, rows in sheets.items() if any(map(_is_filled, rows))]
+    require(bool(filled), f"{path} has no cell that holds anything in {listed}: accepted are tables")
+    if len(filled) > 1:
+        remedies = tuple(Remedy("sheet", name) for name in filled)
+        named = ", or ".join(map(str, remedies))
+        raise InputError(f"{path} has {len(filled)} sheets: name the one that is meant, {named}", choices=remedies)
+    return _written([] if not _is_filled(row) else [_cell(value) for value in row] for row in sheets[filled[0]])
+
+
+def _is_filled(row: Iterable[object]) -> bool:
+    return any(value != "" and value is not None for value in row)
+
+
+def _cell(value: object) -> object:
+    """Return a cell as a CSV file has it: workbooks keep whole numbers as floating ones, and dates with a time."""
+    match value:
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return int(value)
+        case datetime.datetime() if value.time() == datetime.time():
+            return value.date().isoformat()
+        case datetime.datetime():
+            return value.isoformat(sep=" ")
+        case datetime.timedelta():
+            return value.total_seconds()
+        case _:
+            return value
+
+
+def _written(rows: Iterable[list[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def parquet_text(content: bytes, path: Path) -> str:
+    """Return the columns of a Parquet file as the text of a CSV file.
+
+    Parameters
+    ----------
+    content, path
+        The file, and its path for messages.
+
+    Raises
+    ------
+    InputError
+        If it is damaged.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(pa.BufferReader(content))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        accepted = "accepted is a complete file"
+        raise InputError(f"{path} is a Parquet file that cannot be read ({first_line(error)}): {accepted}") from error
+    # pandas keeps the numbers of its rows beside the columns.
+    names = [name for name in table.column_names if not name.startswith("__index_level_")]
+    text = io.BytesIO()
+    arrow_csv.write_csv(pa.table([_writable(table[name]) for name in names], names), text)
+    return text.getvalue().decode("utf-8")
+
+
+def _writable(column: Any) -> Any:
+    """Return a column as a CSV file can hold it: lists, records and bytes as text, which is refused unless dropped."""
+    import pyarrow as pa
+
+    types = pa.types
+    as_text = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    if any(holds(column.type) for holds in as_text):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    return column

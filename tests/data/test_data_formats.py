@@ -1,0 +1,224 @@
+"""Tables as CSV, workbook and Parquet hold the same records; files of other kinds are named; archives of sequences."""
+
+import datetime
+import gzip
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from workbooks import write_workbook
+
+from fl_audit.data import workbooks
+from fl_audit.data.archives import load_npz
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.kinds import kind_of
+from fl_audit.data.records import Source
+from fl_audit.data.tables import read_table_text
+from fl_audit.errors import InputError, Remedy
+
+ROWS = 30
+DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(row) for row in range(ROWS)]
+TABLE = pd.DataFrame(
+    {
+        "age": [20 + row for row in range(ROWS)],
+        "crp": [0.1 * row + 0.05 for row in range(ROWS)],
+        "ward": ['we"st', "e,ast", "north"] * (ROWS // 3),
+        "seen": DAYS,
+        "ok": [row % 4 == 0 for row in range(ROWS)],
+        "outcome": ["ill", "well"] * (ROWS // 2),
+    }
+)
+TEXT = TABLE.to_csv(index=False)
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(name: str, label: str = "outcome", **options: object) -> Source:
+    given = {"path": str(Path(name).absolute()), "label": label, **options}
+    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
+
+
+def rows(frame: pd.DataFrame = TABLE) -> list[list[object]]:
+    return [list(frame.columns), *frame.astype(object).to_numpy().tolist()]
+
+
+def archived(name: str, inside: str, content: bytes = b"x") -> None:
+    with zipfile.ZipFile(name, "w") as archive:
+        archive.writestr(inside, content)
+
+
+WRITTEN: dict[str, tuple[Callable[[], object], dict[str, object]]] = {
+    "spaces": (lambda: Path("t").write_text(TABLE.assign(ward=TABLE.ward.str[:3]).to_string(index=False)), {}),
+    "spaces, named": (lambda: Path("t").write_text(TEXT.replace(",ast", "ast").replace(",", "  ")), {"separator": " "}),
+    "tabs as a shell hands them on": (lambda: TABLE.to_csv("t", sep="\t", index=False), {"separator": "\\t"}),
+    "a title": (lambda: Path("t").write_text(f"Report, of 2025\n\n{TEXT}"), {"skip_lines": 2}),
+    "blank lines above": (lambda: Path("t").write_text(f"\n\n{TEXT}"), {}),
+    "a workbook": (lambda: write_workbook(Path("t"), {"Data": rows(), "Empty": []}), {}),
+    "a sheet below a title": (
+        lambda: write_workbook(Path("t"), {"Data": [["Report"], [], *rows()], "Old": [["x"]]}),
+        {"sheet": "Data", "skip_lines": 2}),
+    "Parquet": (lambda: TABLE.to_parquet("t"), {}),
+    "Parquet with the numbers of its rows": (lambda: TABLE.iloc[::-1].iloc[::-1].to_parquet("t", index=True), {}),
+    "gzipped Parquet": (lambda: Path("t").write_bytes(gzip.compress(TABLE.to_parquet())), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_every_way_to_write_a_table_holds_the_same_records(way: str) -> None:
+    Path("plain.csv").write_text(TEXT)
+    expected = load("plain.csv")
+    write, options = WRITTEN[way]
+    write()
+    found = load("t", **options)
+    assert_array_equal(found.pool.labels, expected.pool.labels)
+    if not way.startswith("spaces"):  # words with a separator inside were changed
+        assert_array_equal(found.pool.features, expected.pool.features)
+        assert [one.detail for one in found.columns] == [one.detail for one in expected.columns]
+    assert found.pool.features.shape == expected.pool.features.shape
+
+
+def test_what_is_missing_in_a_workbook_or_parquet_is_missing() -> None:
+    frame = TABLE.assign(crp=[None, *TABLE.crp[1:]])
+    frame.to_parquet("t.parquet")
+    write_workbook(Path("t.xlsx"), {"Data": [*rows(TABLE)[:1], [20, None, *rows()[1][2:]], *rows()[2:], []]})
+    for name in ("t.parquet", "t.xlsx"):
+        with pytest.raises(InputError, match="missing value in column crp, row 1"):
+            load(name)
+        assert len(load(name, missing=()).pool) == ROWS - 1
+
+
+def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
+    TABLE.assign(scan=[[row, 2 * row] for row in range(ROWS)]).to_parquet("t.parquet")
+    with pytest.raises(InputError) as caught:
+        load("t.parquet")
+    assert caught.value.remedies == (Remedy("drop", ("scan",)),)
+    assert len(load("t.parquet", drop=("scan",)).pool) == ROWS
+
+
+def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_workbook(Path("t.xlsx"), {"Data": rows()})
+    monkeypatch.setattr(workbooks, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"t\.xlsx is an Excel workbook.*pip install 'fl-audit\[excel\]'"):
+        load("t.xlsx")
+    assert "\n" not in workbooks._INSTALL
+
+
+def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:
+    write_workbook(Path("t.xlsx"), {"Data": rows(), "Old": rows()})
+    TABLE.to_parquet("t.parquet")
+    Path("t.csv").write_text(TEXT)
+    for name, options, said in (
+        ("t.xlsx", {"separator": ";"}, "has no separator: leave separator out of"),
+        ("t.parquet", {"encoding": "cp1252"}, "has no encoding: leave encoding out of"),
+        ("t.parquet", {"sheet": "Data"}, "has no sheets: leave sheet out of"),
+        ("t.csv", {"sheet": "Data"}, "text has no sheets: leave sheet out of"),
+        ("t.xlsx", {"sheet": "New"}, "has no sheet 'New': its sheets are 'Data', 'Old'"),
+        ("t.csv", {"skip_lines": 99}, "skip-lines is 99"),
+        ("t.csv", {"separator": "::"}, "separator is '::': accepted is one character"),
+    ):
+        with pytest.raises(InputError, match=said):
+            load(name, **options)
+
+
+def write_database() -> None:
+    with sqlite3.connect("t") as database:
+        database.execute("create table t (x, y)")
+
+
+KINDS: dict[str, Callable[[], object]] = {
+    "a zip archive": lambda: archived("t", "table.csv"),
+    "an office document": lambda: archived("t", "[Content_Types].xml"),
+    "a NumPy archive": lambda: archived("t", "x.npy"),
+    "a damaged zip archive": lambda: Path("t").write_bytes(b"PK\x03\x04rest"),
+    "an SQLite database": write_database,
+    "a Stata file": lambda: TABLE.drop(columns="seen").to_stata("t"),
+    "an Arrow or Feather file": lambda: TABLE.to_feather("t"),
+    "a pickle of Python objects": lambda: Path("t").write_bytes(b"\x80\x04\x95\0\0."),
+    "a JSON file": lambda: TABLE.ward.to_frame().to_json("t", orient="records"),
+    "a web page": lambda: TABLE.to_html("t"),
+    "an XML file": lambda: Path("t").write_text('<?xml version="1.0"?><a/>'),
+    "a NumPy array (.npy)": lambda: (np.save("t", np.ones(3)), Path("t.npy").rename("t")),
+    "an R data file": lambda: Path("t").write_bytes(gzip.compress(b"X\n\0\0\0\3\0")),
+    "an SPSS file": lambda: Path("t").write_bytes(b"$FL2@(#) SPSS\0\0"),
+    "a SAS file": lambda: Path("t").write_bytes(b"\0" * 12 + b"\xc2\xea\x81\x60" + b"\0" * 20),
+    "an HDF5 file": lambda: Path("t").write_bytes(b"\x89HDF\r\n\x1a\n\0\0"),
+    "a tar archive": lambda: Path("t").write_bytes(b"a".ljust(257, b"\0") + b"ustar\0"),
+    "compressed by xz": lambda: Path("t").write_bytes(b"\xfd7zXZ\0\0"),
+    "a PDF document": lambda: Path("t").write_bytes(b"%PDF-1.7\n"),
+    "a picture": lambda: Path("t").write_bytes(b"\x89PNG\r\n\x1a\n\0"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_of_another_kind_is_named_with_what_to_do(kind: str) -> None:
+    KINDS[kind]()
+    with pytest.raises(InputError) as caught:
+        read_table_text(Path("t"))
+    said = str(caught.value)
+    assert f"t is {kind}: accepted are tables as text (CSV)" in said
+    assert "encoding" not in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "text", ["ORC,y\n1,2\n", "PAR1,y\n1,2\n", "A\n2\n", "BZh9,y\n1,2\n", "X\n1\n", "{x},y\n1,2\n", "GIF8,y\n"]
+)
+def test_words_that_other_files_begin_with_can_be_names_of_columns(text: str) -> None:
+    assert kind_of(text.encode()) is None
+
+
+def test_bytes_of_no_kind_are_no_text() -> None:
+    Path("t").write_bytes(np.random.default_rng(0).integers(0, 256, 4000).astype(np.uint8).tobytes())
+    with pytest.raises(InputError, match="is no text, and no kind of file that is known"):
+        read_table_text(Path("t"))
+
+
+DRAW = np.random.default_rng(0)
+X, Y = DRAW.normal(size=(40, 5, 3)).astype(np.float32), np.arange(40) % 4
+
+
+def archive(**arrays: object) -> str:
+    np.savez("a.npz", **arrays)  # type: ignore[arg-type]
+    return "a.npz"
+
+
+def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
+    name = archive(x=X, y=Y)
+    taken = load_npz(None, name)
+    assert (taken.feature_shape, taken.image_shape) == ((1, 5, 3), (1, 5, 3))
+    assert taken.cautions[0].remedies == (Remedy("axes", "sequence"), Remedy("axes", "picture"))
+    assert load_npz(None, name, axes="picture").cautions == ()
+    kept = load_npz(None, name, axes="sequence")
+    assert (kept.feature_shape, kept.image_shape, kept.is_table, kept.cautions) == ((5, 3), None, False, ())
+    assert_array_equal(kept.pool.features, X)
+    assert "5 steps by 3 features" in kept.description
+    assert load_npz(None, archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)).cautions == ()
+    with pytest.raises(InputError, match=r"x has shape .*leave axes out of"):
+        load_npz(None, archive(x=X[:, 0], y=Y), axes="sequence")
+    with pytest.raises(InputError, match=r"axes in .* is 'video': accepted are picture, sequence"):
+        load_npz(None, archive(x=X, y=Y), axes="video")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        Y[:, None],
+        np.eye(4)[Y],
+        np.eye(4, dtype=bool)[Y],
+        np.eye(4, dtype=np.uint8)[Y],
+        np.array(list("abcd"))[Y][:, None],
+    ],
+)
+def test_labels_in_a_column_and_one_hot_are_classes(labels: np.ndarray) -> None:
+    found = load_npz(None, archive(x=X[:, 0], y=labels, x_test=X[:8, 0], y_test=labels[:8]))
+    assert_array_equal(found.pool.labels, Y)
+    assert found.test is not None
+    assert_array_equal(found.test.labels, Y[:8])
