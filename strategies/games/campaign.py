@@ -27,7 +27,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
-from fl_audit.laboratory.trial import CHUNK, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import CHUNK, Budget, KindPlayed, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.arrays import record_of, records_of, shapes_of, with_names
 from strategies.games.files import WorkingCopy, apart, outside_words
@@ -84,7 +84,7 @@ def hold_to_claim(
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
-    asked, failed = dict[str, Asked](), Counter[str]()
+    asked, failed = dict[str, KindPlayed](), Counter[str]()
     with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
 
         def play(name: str, first: int, count: int) -> tuple[Games, NDArray[np.bool_]]:
@@ -97,9 +97,11 @@ def hold_to_claim(
                     raise OutOfTimeError
                 came.append(next(waiting))
             seen = [one for games, _, _ in came for one in games]
-            known = asked.get(name, Asked())
+            known = asked.get(name, KindPlayed())
             numbers = telling_names(seen)
-            asked[name] = Asked(max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers))))
+            asked[name] = KindPlayed(
+                max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers)))
+            )
             failed.update(error for one in seen for error in errors_in(one)[:1])
             outside.update(path for _, _, paths in came for path in paths)
             last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
