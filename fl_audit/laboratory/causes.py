@@ -14,15 +14,14 @@ _REPEATED = 0.5  # correlation of the noise of two rounds from which it counts a
 _LINES = 4  # most lines that are shown of a kind of game
 
 
-class Cause(NamedTuple):
+class LeakCause(NamedTuple):
     """Why games were told."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
     mend: str = ""  # what mends it, as a sentence; empty where that follows from the kind of game
 
 
-NO_CAUSE = Cause()
-NO_CAUSE = Cause()
+NO_CAUSE = LeakCause()
 _NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
 _BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
 _ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
@@ -35,7 +34,7 @@ _CONSTANT = "Let the size of the noise follow from constants that are known befo
 _ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
 
 
-def cause_of(games: Games, present: Flags, group: str) -> Cause:
+def cause_of(games: Games, present: Flags, group: str) -> LeakCause:
     """Return what explains that games were told.
 
     Parameters
@@ -45,22 +44,22 @@ def cause_of(games: Games, present: Flags, group: str) -> Cause:
     """
     refused = games.refused[present].mean() - games.refused[~present].mean()
     if abs(refused) > 0.5:
-        return Cause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
+        return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
     if group in games.names:
-        return Cause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
+        return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
     tensors = _without_noise(games, present)
     if len(tensors) == len(games.tensors):
         same = "The release is the same in every game: there is no noise, or it comes from a fixed seed."
-        return Cause(same, _ADD)
+        return LeakCause(same, _ADD)
     if tensors:
         bare = f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
-        return Cause(bare, _EVERYWHERE)
+        return LeakCause(bare, _EVERYWHERE)
     if group in LOW_BITS or group == COARSE:
         rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
-        return Cause(rounded, _ON_A_GRID)
+        return LeakCause(rounded, _ON_A_GRID)
     # Each of these looks at what the ones before it have not explained.
     found = (look(games, present) for look in (_over_rounds, _by_size, _where))
-    return next((cause for cause in found if cause.words), Cause())
+    return next((cause for cause in found if cause.words), LeakCause())
 
 
 def _without_noise(games: Games, present: Flags) -> list[str]:
@@ -76,11 +75,11 @@ def _without_noise(games: Games, present: Flags) -> list[str]:
     return found
 
 
-def _over_rounds(games: Games, present: Flags) -> Cause:
+def _over_rounds(games: Games, present: Flags) -> LeakCause:
     """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
     along = projections(games)
     if along.shape[1] < 2:
-        return Cause()
+        return LeakCause()
     one, zero = along[present], along[~present]
     shifts = one.mean(axis=0) - zero.mean(axis=0)
     noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
@@ -89,33 +88,33 @@ def _over_rounds(games: Games, present: Flags) -> Cause:
     correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
     if correlation > _REPEATED:
         repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
-        return Cause(repeated, _NEW_NOISE)
+        return LeakCause(repeated, _NEW_NOISE)
     if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
-        return Cause(
+        return LeakCause(
             "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
             "shows it again, and the noise is for once.",
             _AFTER,
         )
     if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
-        return Cause()
+        return LeakCause()
     ratio = spreads[0] / max(spreads[-1], 1e-300)
     said = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
-    return Cause(said, _STEADY)
+    return LeakCause(said, _STEADY)
 
 
-def _by_size(games: Games, present: Flags) -> Cause:
+def _by_size(games: Games, present: Flags) -> LeakCause:
     """Return whether the size of the noise follows from who took part."""
     parts = [games.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
     if not _is_clear(one, zero, parts[0].size):
-        return Cause()
+        return LeakCause()
     ratio = max(one, zero) / min(one, zero)
     said = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
-    return Cause(said, _CONSTANT)
+    return LeakCause(said, _CONSTANT)
 
 
-def _where(games: Games, present: Flags) -> Cause:
+def _where(games: Games, present: Flags) -> LeakCause:
     """Return in which tensor a difference of the same length shows much more than in all others together, if in one."""
     steps, found = np.nan_to_num(games.steps), list[tuple[float, str]]()
     for name, part in games.tensors:
@@ -130,9 +129,9 @@ def _where(games: Games, present: Flags) -> Cause:
         if least > 3 * most:
             found.append((least, name))
     if not found:
-        return Cause()
+        return LeakCause()
     said = f"It shows in {max(found)[1]} above all: what is there is not covered as the rest is."
-    return Cause(said, _ONE_VECTOR)
+    return LeakCause(said, _ONE_VECTOR)
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.laboratory.causes import NO_CAUSE, Cause, cause_of, telling_lines
+from fl_audit.laboratory.causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, every_second, leads, margin_of
@@ -92,7 +92,7 @@ class Attempt:
     present: Flags  # whether D was played, shape (games,)
     along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
-    cause: Cause = NO_CAUSE  # why games were told, as far as it can be seen
+    cause: LeakCause = NO_CAUSE  # why games were told, as far as it can be seen
 
     @property
     def is_broken(self) -> bool:
@@ -122,7 +122,7 @@ class Unrefuted(StrEnum):
     SHARES_OUTSIDE = "shares outside"
 
 
-class Asked(NamedTuple):
+class KindPlayed(NamedTuple):
     """What the games of a kind asked."""
 
     games: int = 0  # how many there were, whether they looked for leads or tried them
@@ -152,7 +152,7 @@ class Trial:
     # no other attempt breaks it.
     knowing: Attempt | None = None
     unrefuted: Unrefuted = Unrefuted.SHARES  # why that refutes nothing, where there is such an attempt
-    asked: Mapping[str, Asked] = field(default_factory=dict)  # what was played of each kind, by its name
+    asked: Mapping[str, KindPlayed] = field(default_factory=dict)  # what was played of each kind, by its name
     hindrance: str = ""  # why many games say nothing of the claim, as a sentence; empty where nothing is known of it
 
     @property

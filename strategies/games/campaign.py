@@ -26,7 +26,16 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
-from fl_audit.laboratory.trial import CHUNK, FEWEST_OF_EACH, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import (
+    CHUNK,
+    FEWEST_OF_EACH,
+    Budget,
+    KindPlayed,
+    OutOfTimeError,
+    Tell,
+    Trial,
+    put_on_trial,
+)
 from fl_audit.randomness import Purpose, generator
 from strategies.games.arrays import record_of, records_of, shapes_of, with_names
 from strategies.games.crew import crew
@@ -90,7 +99,7 @@ def hold_to_claim(
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
-    asked, failed = dict[str, Asked](), Counter[str]()
+    asked, failed = dict[str, KindPlayed](), Counter[str]()
     player = _Player(subject, claim, seed)
     with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
 
@@ -105,9 +114,11 @@ def hold_to_claim(
             # Which games are missing says nothing of what was seen in the others: the clock has ended them.
             if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
-            known = asked.get(name, Asked())
+            known = asked.get(name, KindPlayed())
             numbers = telling_names(seen)
-            asked[name] = Asked(max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers))))
+            asked[name] = KindPlayed(
+                max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers)))
+            )
             failed.update(error for one in seen for error in errors_in(one)[:1])
             outside.update(path for _, _, paths in came.values() for path in paths)
             last_words.update((name, one.refusal) for one in seen if one.refusal is not None)

@@ -18,7 +18,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.findings import not_tried
-from fl_audit.laboratory.trial import QUICK, Asked, Budget, Trial
+from fl_audit.laboratory.trial import QUICK, Budget, KindPlayed, Trial
 from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy, layers_of
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
@@ -305,7 +305,7 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
             if (some := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}
-        tried = [asked.get(name, Asked()) for name in about if name not in left]
+        tried = [asked.get(name, KindPlayed()) for name in about if name not in left]
         start = _BESIDE.get(aside, "")
         seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
         games, names = sum(one.games for one in tried), tuple(seen) if start else ()

@@ -11,7 +11,7 @@ from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
 from experiments.trials.page import write_trial
-from fl_audit.laboratory.causes import Cause, cause_of
+from fl_audit.laboratory.causes import LeakCause, cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import ROUNDED
 from fl_audit.laboratory.findings import findings, refusal_words
@@ -81,7 +81,7 @@ def test_honest_noise_has_no_cause() -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
         bits = random.random(1000) < 0.5
-        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == Cause()
+        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == LeakCause()
     assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED).words
 
 
@@ -99,7 +99,7 @@ def test_a_longer_part_of_the_difference_is_no_cause() -> None:
         games = replace(games_of(steps), direction=np.broadcast_to(difference, steps.shape))
         found = cause_of(games, bits, "along")
         assert found.words.startswith(expected)
-        assert (found == Cause()) is (expected == "")
+        assert (found == LeakCause()) is (expected == "")
 
 
 @pytest.mark.parametrize(

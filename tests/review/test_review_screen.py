@@ -20,7 +20,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.findings import findings
 from fl_audit.laboratory.leads import Lead
-from fl_audit.laboratory.trial import Asked, Attempt, Budget, Trial
+from fl_audit.laboratory.trial import Attempt, Budget, KindPlayed, Trial
 from strategies.games.campaign import hold_to_claim
 from strategies.games.kinds import MENDS, PROVISOS, WORDS
 from strategies.games.metrics import plain_numbers
@@ -171,7 +171,7 @@ def _beside(trial: Trial, kinds: list[str], **changes: Any) -> str:
 
 def test_what_told_nothing_is_said_with_the_games_that_asked() -> None:
     three = StatedClaim("add-remove-client", epsilon=2.5)
-    asked = {"metrics": Asked(460, ("metrics: acc", "array: x")), "evaluation": Asked(80, ("form: y",))}
+    asked = {"metrics": KindPlayed(460, ("metrics: acc", "array: x")), "evaluation": KindPlayed(80, ("form: y",))}
     said = _beside(_trial(three, asked=asked), ["metrics", "evaluation"])
     assert "metrics (acc) told nothing beyond epsilon 2.5 in 460 games that asked" in said
     assert "no number of an evaluation was given out in 80 games that asked" in said
@@ -181,7 +181,7 @@ def test_what_told_nothing_is_said_with_the_games_that_asked() -> None:
 def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
     """Whatever the reason: the time, the budget, no release, or an error in every game."""
     kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
-    trial = _trial(asked={kind: Asked(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
+    trial = _trial(asked={kind: KindPlayed(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
     said = _beside(trial, kinds)
     assert "told nothing" not in said
     for aside in Aside:
@@ -191,7 +191,7 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
-    trial = _trial(asked={kinds[0]: Asked(60)}, unplayed=(kinds[1],))
+    trial = _trial(asked={kinds[0]: KindPlayed(60)}, unplayed=(kinds[1],))
     said = _beside(trial, kinds)
     assert "example counts told nothing beyond the claim in 60 games that asked; not tried: 'more examples" in said
 
@@ -217,7 +217,9 @@ def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Att
 
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
-    trial = _trial(attempts=(_attempt("metrics", "metrics: loss"),), asked={"metrics": Asked(460, ("metrics: loss",))})
+    trial = _trial(
+        attempts=(_attempt("metrics", "metrics: loss"),), asked={"metrics": KindPlayed(460, ("metrics: loss",))}
+    )
     told = leaks([trial], ["metrics"])
     line = dict(screen(_review(trial, leaks=told)))["Beside the model"]
     assert "metrics told 100% of games (metrics: loss, which the clients of the games report" in line
