@@ -122,7 +122,7 @@ def test_the_readme_is_short_and_names_two_commands() -> None:
     assert "make test" in text
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"])
 def test_links_out_of_the_site_lead_somewhere(page: str) -> None:
     """Links between pages of the site are checked when it is built."""
     for link in re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text()):

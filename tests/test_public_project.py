@@ -1,0 +1,133 @@
+"""The files that a public project has beside its code agree with the code and with each other."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FIELDS = {"textarea", "input", "dropdown", "checkboxes"}
+PYTHON = re.compile(r"Programming Language :: Python :: (3\.\d+)")
+
+
+def read(path: Path) -> dict[str, Any]:
+    found = yaml.safe_load(path.read_text())
+    assert isinstance(found, dict), path
+    return found
+
+
+def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def pythons(workflow: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the versions of Python of every job that has several."""
+    jobs = workflow["jobs"].items()
+    return {name: job["strategy"]["matrix"]["python-version"] for name, job in jobs if "strategy" in job}
+
+
+def classified() -> list[str]:
+    return [found[1] for one in PROJECT["classifiers"] if (found := PYTHON.fullmatch(one))]
+
+
+def pinned(package: str) -> str:
+    (line,) = re.findall(rf"^{package}==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+    return str(line)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> None:
+    workflow = read(path)
+    # A bare `on` is the truth value of YAML 1.1.
+    assert workflow[True].keys() <= {"push", "pull_request", "schedule", "workflow_dispatch"}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["concurrency"]["cancel-in-progress"] is True
+    assert all(job["timeout-minutes"] <= 180 for job in workflow["jobs"].values())
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    asked = {name for step in steps(workflow) for name in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))}
+    assert asked, "a workflow without a target"
+    assert asked <= targets
+    for action in [step["uses"] for step in steps(workflow) if "uses" in step]:
+        assert re.fullmatch(r"actions/[\w-]+@v\d+", action), action
+    for step in steps(workflow):
+        if str(step.get("uses")).startswith("actions/setup-python"):
+            assert (ROOT / step["with"]["cache-dependency-path"]).is_file()
+
+
+def test_every_python_that_is_promised_is_tested() -> None:
+    ci, long = read(GITHUB / "workflows" / "ci.yml"), read(GITHUB / "workflows" / "long.yml")
+    assert pythons(ci) == {"test": classified(), "wheel": classified()}
+    assert set(pythons(long)["test-all"]) <= set(classified())
+    assert PROJECT["requires-python"] == f">={classified()[0]}"
+
+
+def test_the_support_policy_says_what_is_required() -> None:
+    (flower,) = [one for one in PROJECT["dependencies"] if one.startswith("flwr[")]
+    found = re.fullmatch(r"flwr\[simulation\]>=1\.(\d+),<1\.(\d+)", flower)
+    assert found
+    first, beyond = int(found[1]), int(found[2])
+    minor = int(pinned("flwr").split(".")[1])
+    page = (ROOT / "docs" / "reference" / "support.md").read_text()
+    rows = {cells[1].strip(): cells[2:4] for line in page.splitlines() if len(cells := line.split("|")) == 5}
+    assert rows["Python"][0].strip() == ", ".join(classified())
+    assert rows["Flower"][0].strip() == f"1.{first} to 1.{beyond - 1}"
+    assert f"1.{minor} " in rows["Flower"][1]
+    assert rows["Ray"][1].strip() == pinned("ray")
+    assert first <= minor < beyond
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_issue_forms_are_forms(path: Path) -> None:
+    form = read(path)
+    assert form["name"]
+    assert form["description"]
+    fields = [one for one in form["body"] if one["type"] != "markdown"]
+    assert {one["type"] for one in fields} <= FIELDS
+    assert all(one["attributes"]["label"] for one in fields)
+    names = [one["id"] for one in fields]
+    assert len(set(names)) == len(names)
+
+
+def test_the_form_for_a_false_verdict_asks_for_all_that_it_takes_to_judge_one() -> None:
+    body = read(GITHUB / "ISSUE_TEMPLATE" / "false-verdict.yml")["body"]
+    needed = {one["id"] for one in body if one.get("validations", {}).get("required")}
+    assert needed == {"command", "verdict", "truth", "summary", "versions"}
+    assert "challenger/" in body[0]["attributes"]["value"]
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_of_the_security_policy_lead_to_sections_that_there_are() -> None:
+    links = re.findall(r"\]\(([^)#:]+)#([^)]+)\)", (ROOT / "SECURITY.md").read_text())
+    assert links
+    for page, anchor in links:
+        assert anchor in anchors(ROOT / page), (page, anchor)
+
+
+def test_what_pre_commit_would_change_is_as_it_leaves_it() -> None:
+    first, local = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert {hook["entry"].split()[0] for hook in local["hooks"]} == {".venv/bin/ruff", ".venv/bin/mypy"}
+    left_out = {hook["id"]: re.compile(hook["exclude"]) for hook in first["hooks"]}
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    assert names
+    for name in names:
+        content = (ROOT / name).read_bytes()
+        if b"\0" in content or not content:
+            continue
+        if not left_out["end-of-file-fixer"].search(name):
+            assert content.endswith(b"\n"), f"{name} does not end with a line"
+            assert not content.endswith(b"\n\n"), f"{name} ends with empty lines"
+        if not left_out["trailing-whitespace"].search(name):
+            assert not re.search(rb"[ \t]\r?$", content, re.M), f"{name} has blanks at the end of a line"
