@@ -238,12 +238,12 @@ def _said(number: float) -> str:
 
 
 def _print_star(found: "StarEstimate") -> None:
-    from fl_audit.rounding import rounded
+    from fl_audit.rounding import interval_text
 
-    shown, attacks = rounded(found.epsilon_star, *found.interval), found.attacks
+    attacks = found.attacks
     rows = (
-        (f"Epsilon* ({found.method}), nats", shown.value),
-        (found.interval_name, shown.interval),
+        (f"Epsilon* ({found.method}), nats", _said(found.epsilon_star)),
+        (found.interval_name, interval_text(*found.interval)),
         (f"Epsilon* for error rates from {found.cut:g} to 1 - {found.cut:g}", _said(found.epsilon_star_within_cut)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),

@@ -18,7 +18,7 @@ from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_in
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.notebook import html_table
-from fl_audit.rounding import rounded
+from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
@@ -63,19 +63,18 @@ class StarEstimate:
         return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
 
     def __str__(self) -> str:
-        shown = rounded(self.epsilon_star, *self.interval)
+        ends = interval_text(*self.interval)
         return (
-            f"Epsilon* {shown.value} at delta {self.delta:g} ({self.interval_name} {shown.interval}), by "
+            f"Epsilon* {self.epsilon_star:.4g} at delta {self.delta:g} ({self.interval_name} {ends}), by "
             f"{self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
-        shown = rounded(self.epsilon_star, *self.interval)
         rows = [
-            ("Epsilon*, nats", shown.value),
+            ("Epsilon*, nats", f"{self.epsilon_star:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            (self.interval_name, shown.interval),
+            (self.interval_name, interval_text(*self.interval)),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
             ("losses of members and population", f"{self.members:,} and {self.population:,}"),
         ]
