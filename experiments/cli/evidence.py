@@ -209,13 +209,13 @@ def _said(number: float) -> str:
 
 
 def _print_star(found: "StarEstimate") -> None:
-    from fl_audit.rounding import rounded
+    from fl_audit.rounding import interval_text
 
-    shown, attacks = rounded(found.epsilon_star, *found.interval), found.attacks
+    attacks = found.attacks
     name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"
     rows = (
-        (f"{name}, {found.cut_name}, nats", shown.value),
-        (found.interval_name, shown.interval),
+        (f"{name}, {found.cut_name}, nats", _said(found.epsilon_star)),
+        (found.interval_name, interval_text(*found.interval)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),
         ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),

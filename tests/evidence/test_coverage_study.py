@@ -32,6 +32,8 @@ NOT_OF_A_NUMBER = {
     "fl_audit.laboratory.trial.put_on_trial",
     # what most audits with such a level find: a power
     "fl_audit.laboratory.findings.could_find",
+    # the interval of a section of the user's own, stretched as that of a normal law
+    "fl_audit.evidence.readings.widened.at",
     # how often chance alone gives what was found, in words
     "fl_audit.report.page.first_screen._of_verdict",
 }

@@ -20,7 +20,7 @@ from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_in
 from fl_audit.evidence.star.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.notebook import html_table
-from fl_audit.rounding import rounded
+from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
@@ -77,20 +77,21 @@ class StarEstimate:
         return cut_text(self.cut)
 
     def __str__(self) -> str:
-        shown = rounded(self.epsilon_star, *self.interval)
         at_least = "at least " if self.is_lower_bound else ""
         return (
-            f"Epsilon* {at_least}{shown.value} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} "
-            f"{shown.interval}), by {self.method} from {self.members:,} and {self.population:,} losses"
+            f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} "
+            f"{interval_text(*self.interval)}), by {self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
-        shown = rounded(self.epsilon_star, *self.interval)
         rows = [
-            (f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats", shown.value),
+            (
+                f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats",
+                f"{self.epsilon_star:.4g}",
+            ),
             ("at delta", f"{self.delta:g}"),
-            (self.interval_name, shown.interval),
+            (self.interval_name, interval_text(*self.interval)),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
             ("losses of members and population", f"{self.members:,} and {self.population:,}"),
         ]

@@ -1,0 +1,53 @@
+"""The study of readings: a few honest runs of each kind, and what it finds where a word is not earned."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.studies.chores import played
+from experiments.studies.readings import contradicts, honest_readings, problems_of
+from fl_audit.report.finding import Row
+from fl_audit.report.wording import Reading
+
+
+@pytest.mark.long
+def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
+    """Two trials, eight records, attackers, canaries and laws: runs 0 to 11."""
+    found = {kind: problems_of(played(plan)) for kind, plan in honest_readings(12, tmp_path)}
+    assert len(found) == 12
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_wrong"),
+    [
+        ({}, False),
+        ({"reading": str(Reading.KEPT)}, True),
+        ({"reading": str(Reading.BROKEN)}, True),
+        ({"high": 0.19}, True),
+        ({"high": 0.19, "reading": str(Reading.KEPT)}, False),
+        ({"low": 0.21, "wide": {"low": 0.15, "high": 0.45, "confidence": 0.99999}}, False),
+        ({"low": 0.21, "wide": {"low": 0.205, "high": 0.45, "confidence": 0.99999}}, True),
+        ({"confidence": None, "value": 0.1}, False),
+        ({"confidence": None, "value": 0.1, "reading": str(Reading.KEPT)}, True),
+    ],
+)
+def test_the_study_finds_words_that_the_printed_interval_does_not_support(
+    changes: dict[str, Any], is_wrong: bool
+) -> None:
+    row = Row("share", 0.25, "", 0.1, 0.39, 0.95, 0.2, largest=1.0)
+    assert row.reading is Reading.NO_CONTRADICTION
+    assert bool(contradicts(row.to_json() | changes)) is is_wrong
+
+
+def test_the_study_finds_words_of_earlier_versions_and_broken_numbers(
+    make_contents: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = make_contents(exact=False, worlds=60, seed=8)
+    assert problems_of(honest) == []
+    assert any(one.startswith("broken: ") for one in problems_of(make_contents(exact=False, worlds=60, noise=0.5)))
+    for entry in honest.summary["findings"][:1]:
+        monkeypatch.setitem(entry, "reading", "not as promised, within chance")
+    assert any(one.startswith("summary: ") for one in problems_of(honest))
