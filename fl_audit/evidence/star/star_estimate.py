@@ -77,10 +77,10 @@ class StarEstimate:
         return cut_text(self.cut)
 
     def __str__(self) -> str:
-        at_least = "at least " if self.is_lower_bound else ""
+        at_least, ends = "at least " if self.is_lower_bound else "", interval_text(*self.interval)
         return (
-            f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g}, {self.cut_name} ({self.interval_name} "
-            f"{interval_text(*self.interval)}), by {self.method} from {self.members:,} and {self.population:,} losses"
+            f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g}, {self.cut_name} "
+            f"({self.interval_name} {ends}), by {self.method} from {self.members:,} and {self.population:,} losses"
         )
 
     def _repr_html_(self) -> str:
