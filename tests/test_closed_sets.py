@@ -23,6 +23,7 @@ OPEN = {
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "experiments/runs/local_engine.py": "what a client app returned",
     "experiments/runs/store.py": "what a worker found: a single pattern that takes it apart",
+    "fl_audit/data/workbooks.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",

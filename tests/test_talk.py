@@ -60,7 +60,11 @@ def test_a_shell_completes_commands_and_values() -> None:
     assert _completed("sweep", "a.toml", "--engine", "l") == ["local"]
     assert _completed("account", "--adjacency", "") == list(Adjacency)
     assert _completed("calibrate", "--accountant", "rdp") == ["rdp-classic", "rdp"]
-    assert _completed("run", "--set", "privacy.nois") == ["privacy.noise-multiplier=", "privacy.noise="]
+    assert _completed("run", "--set", "privacy.nois") == [
+        "privacy.noise-multiplier=",
+        "privacy.noise-over=",
+        "privacy.noise=",
+    ]
     assert _completed("run", "--set", "privacy.noise=b") == ["privacy.noise=banded"]
     assert _completed("settings", "run.se") == ["run.seed"]
 

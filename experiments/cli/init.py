@@ -13,7 +13,7 @@ import typer
 from experiments.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, argument, option, print_json, switch
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.names import RecordAxes
-from fl_audit.errors import InputError, expanded_path, require
+from fl_audit.errors import InputError, expanded_path, require, require_number
 
 if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
@@ -85,6 +85,8 @@ def init(
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
+    if skip_lines is not None:
+        require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
     how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
     data, label = _asked_data(data, label, how)
     if clients is None and owner is None and is_asking():

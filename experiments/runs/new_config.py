@@ -42,6 +42,7 @@ TABLE_OPTIONS = (
     *("grey", "max-levels", "ignore-case", "unique", "label"),
 )
 """Settings of [data] that are options of `init`."""
+_AS_CLIENTS = ("partition", "strategy", "adjacency")  # settings that options of `init` follow, or stand for
 _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 _EXAMPLES = {
     "data.drop": ["patient"],
@@ -117,7 +118,7 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
     >>> _in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
     'mend it with --drop id'
     """
-    remedies = list(remedies)
+    remedies = [one for one in remedies if one.key in (*TABLE_OPTIONS, *_AS_CLIENTS)]
     together = " ".join(flag for one in remedies for flag in _flags(one.key, one.value))
     text = text.replace(settings_text(remedies), together) if remedies else text
     for remedy in remedies:

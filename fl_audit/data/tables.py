@@ -63,8 +63,8 @@ class TableText:
     @property
     def header(self) -> list[str]:
         """The names of its columns."""
-        filled = [line for line in _first_lines(self.text) if line.strip()]
-        return [name.strip() for name in next(_rows(filled[:1], self.separator), [])]
+        filled = (line for line in io.StringIO(self.text) if line.strip())
+        return [name.strip() for name in next(_rows(filled, self.separator), [])]
 
     def lines_above(self, names: Sequence[str] = ()) -> int:
         """Return how many lines stand above the line of names, as a title does; 0 where none seems to.
@@ -394,8 +394,8 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
     """
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
-    exact: dict[str, Any] = {"keep_default_na": False, "float_precision": "round_trip"}
-    column: pd.Series[Any] = _read(text, usecols=lambda one: str(one).strip() == name, **exact)[name]
+    found = _read(text, usecols=lambda one: str(one).strip() == name, float_precision="round_trip")
+    column: pd.Series[Any] = found[name]
     return column
 
 

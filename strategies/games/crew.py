@@ -200,7 +200,13 @@ class Crew(Generic[Task, Done]):
 def crew(
     work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
 ) -> Iterator[Crew[Task, Done]]:
-    """Give a crew whose processes end with the block; see `Crew`."""
+    """Give a crew whose processes end with the block.
+
+    Parameters
+    ----------
+    work, lost, processes, say
+        As for `Crew`.
+    """
     found = Crew(work, lost, processes, say)
     try:
         yield found

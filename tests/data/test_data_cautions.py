@@ -1,6 +1,7 @@
 """Words that others take for missing, sentinels and odd labels are warned of, and each remedy mends its table."""
 
 import gzip
+import re
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -153,7 +154,7 @@ def test_codes_with_leading_zeros_are_told_and_months_are_not() -> None:
     codes = [f"{number:05d}" for number in (1067, 1069, 80331, 10115)]
     found = load({"plz": among(codes), "month": among(["01", "02", "12"])})
     (caution,) = found.cautions
-    assert "column plz has codes with leading zeros in 80 of 160 rows, such as '01067'" in caution.text
+    assert re.search("column plz has codes with leading zeros in 80 of 160 rows, such as '0106[79]'", caution.text)
     assert caution.remedies == (Remedy("drop", ("plz",)),)
     assert load({"plz": among([f"N{code}" for code in codes])}).cautions == ()
 

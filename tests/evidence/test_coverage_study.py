@@ -30,6 +30,7 @@ NOT_OF_A_NUMBER = {
     "experiments.reproductions.bernau2019.runs._reduced",
     # a level that several bounds share
     "fl_audit.laboratory.trial.put_on_trial",
+    "fl_audit.laboratory.trial._tried_by_halves",
     # what most audits with such a level find: a power
     "fl_audit.laboratory.findings.could_find",
     # the interval of a section of the user's own, stretched as that of a normal law

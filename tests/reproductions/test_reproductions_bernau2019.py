@@ -625,5 +625,5 @@ def test_the_insider_learns_most_of_made_up_runs() -> None:
     own = played_of(SKEWED, [original, watched])
     made = adversaries_item([own])
     assert len(made.frame) == 3 + 2  # without the attack on losses, which is not made up
-    claims = [claim for claim in claims_of([own]) if "insider" in claim.statement]
-    assert [claim.verdict for claim in claims] == [ClaimVerdict.HOLDS] * 2
+    # The insider is another paper's, so no claim of this one is about it.
+    assert [claim.statement for claim in claims_of([own]) if "insider" in claim.statement] == []

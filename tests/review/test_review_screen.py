@@ -151,8 +151,8 @@ def _trial(claim: StatedClaim = CLAIM, **changes: Any) -> Trial:
 def test_a_promise_about_records_is_unseen_and_never_no_promise(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
     found, none = of_records(tmp_path), Stated(None, "nothing is named")
-    assert _verdict(none, _trial(), 3, 3, ()) is Verdict.NO_PROMISE
-    verdict = _verdict(none, _trial(), 3, 3, found)
+    assert _verdict(none, _trial(), 3, 3) is Verdict.NO_PROMISE
+    verdict = _verdict(none, _trial(), 3, 3, found=found)
     said = _review(_trial(), none, verdict=verdict, of_records=found)
     assert verdict is Verdict.NOT_AUDITED
     assert headline(said).startswith("Unseen: the code of app names Opacus (client.py:1)")
@@ -162,7 +162,7 @@ def test_a_promise_about_records_is_unseen_and_never_no_promise(tmp_path: Path) 
     assert "Unseen: the code of app names Opacus" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
-    assert _verdict(Stated(CLAIM, "here"), _trial(), 3, 3, found) is Verdict.CONSISTENT
+    assert _verdict(Stated(CLAIM, "here"), _trial(), 3, 3, found=found) is Verdict.CONSISTENT
 
 
 def _beside(trial: Trial, kinds: list[str], **changes: Any) -> str:

@@ -153,7 +153,7 @@ def test_privacy_that_a_configuration_names_is_not_absent() -> None:
 def _review(stated: Stated, trial: Trial, unseen: tuple[str, ...]) -> Review:
     verdict = _verdict(stated, trial, 3, 3, unseen)
     return Review("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few games", trial,
-                  None, (), (), unseen)  # fmt: skip
+                  None, (), (), unseen=unseen)  # fmt: skip
 
 
 @pytest.mark.parametrize("came", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
