@@ -63,7 +63,7 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
         Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
         Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
         _estimate("From the largest belief (nats)", numbers.from_belief,
-                  "section 5.3 (ii): Eq. (5) turned round; an extreme value that grows with the number of worlds"),
+                  f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}"),
         _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
     ]  # fmt: skip
     if (found := numbers.from_sensitivity) is not None:
@@ -105,7 +105,7 @@ EMPIRICAL_EPSILON = Section(
 
 
 _NO_RATIO = (
-    "the score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
+    "The score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
 )
 
 
@@ -123,7 +123,7 @@ def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
 
 def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[Row]:
     area, bound, promise = numbers.area, numbers.bound, contents.promise
-    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {_NO_RATIO}"
+    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
         Row("Worlds with the record", numbers.members, "counted"),
         Row("Worlds without the record", numbers.nonmembers, "counted"),
