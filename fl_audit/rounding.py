@@ -180,8 +180,7 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
     """Return the decimals that show two or three digits of the width, or a few of the number without any."""
-    # An interval whose ends only the rounding of arithmetic tells apart has no width.
-    if low is not None and high is not None and side_of(float(high), float(low)) > 0:
+    if low is not None and high is not None and low < high:
         width = high - low
         return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())
     return max((_decimals_of(one, digits) for one in (value, low, high) if one is not None), default=0)

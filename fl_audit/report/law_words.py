@@ -288,8 +288,9 @@ def may_watcher_text(facts: RunFacts) -> str:
 
 
 def onlooker_text(facts: RunFacts) -> str:
-    """Return what somebody sees against whom a person is protected, as what follows `somebody who`."""
-    return f"watches this training{_not_told_text(facts)}"
+    """Return against whom a person in the data is protected, as what follows `somebody who`."""
+    told = _not_told_text(facts)
+    return f"knows all the others{',' if told else ' and'} watches this training{told}"
 
 
 def _not_told_text(facts: RunFacts) -> str:

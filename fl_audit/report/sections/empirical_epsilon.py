@@ -23,7 +23,7 @@ from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
 from fl_audit.report.words_of_tests import title_of
-from fl_audit.rounding import interval_text
+from fl_audit.rounding import interval_text, side_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -74,8 +74,10 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
     """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
-    how, ends = basis + "; ends over the worlds" * (found.confidence == 1), (finite(found.low), finite(found.high))
-    return Row(name, finite(found.epsilon), how, *ends, found.confidence)
+    how, low, high = basis + "; ends over the worlds" * (found.confidence == 1), found.low, found.high
+    if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
+        low = high = found.epsilon
+    return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
 def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:

@@ -212,7 +212,7 @@ def _innovations_sentence(numbers: evidence.InnovationNumbers, contents: RunCont
         if contents.run.scores is None
         else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
     )
-    text = f"{what} They must be independent N(0, 1): the law {'holds' if check.holds else 'does NOT hold'}."
+    text = f"{what} They must be independent N(0, 1): {'nothing contradicts that' if check.holds else 'they are NOT'}."
     if not check.left_out:
         return text
     return (

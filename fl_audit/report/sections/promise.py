@@ -71,7 +71,7 @@ def person_text(contents: RunContents) -> str:
         limit = f"may become sure that {used}"
     watches = law_words.onlooker_text(contents.facts)
     text = (
-        f"Suppose {whose}. Somebody who knows all the others and {watches} {limit}. At even odds the best possible "
+        f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
     named = promise.reconstruction_bound(1 / CANDIDATES)
