@@ -174,8 +174,8 @@ TEST_WORDS: dict[TestName, TestWords] = {
     TestName.LOW_BITS: TestWords(
         "low bits of the noise",
         "The noise has too few digits to hide what lies below them",
-        "low bits of the {place} that agree to {measured:percent}",
-        "low bits that agree to 0 %, as those of continuous noise do",
+        "low bits of the {place} with an agreement of {measured:percent}, where 100 % is all alike",
+        "an agreement of 0 %, as the low bits of continuous noise have but for chance",
         "noise with 11 significant bits in {limit:percent} of the coordinates looked at", _PRECISE,
     ),
     TestName.GRID: TestWords(

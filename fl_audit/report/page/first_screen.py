@@ -220,7 +220,8 @@ def gauge_html(contents: RunContents) -> str:
     found = numbers.judgement
     if promise is None:
         rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
-        return _figure("Promised, shown, findable: nothing was promised", rows)
+        of_training = "" if contents.facts.game.randomiser is None else " of the training"
+        return _figure(f"Promised, shown, findable: nothing was promised{of_training}", rows)
     promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
     if found is None:

@@ -186,7 +186,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
     if found is None or promise is None:
         why = "No insider took part, so nothing was held against the promise."
         if promise is None:
-            why = "The models were trained without clipping and noise: nothing was promised."
+            of_training = "" if facts.game.randomiser is None else " of the training"
+            why = f"The models were trained without clipping and noise: nothing was promised{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a promise."
     if numbers.judges_canaries:
