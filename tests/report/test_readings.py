@@ -161,7 +161,7 @@ def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(mak
 
 
 def test_a_sentence_and_the_table_round_a_number_alike(make_contents):
-    contents = make_contents(worlds=3)
+    contents = make_contents(worlds=3, rounds=4)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == "membership")
     row = next(row for row in section.rows(numbers, contents) if row.name == "Membership advantage")
     assert f"scores {row.shown.value}{row.aside} on a scale" in section.sentence(numbers, contents)
