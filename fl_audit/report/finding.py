@@ -125,7 +125,9 @@ class Row:
     @property
     def aside(self) -> str:
         """What follows the number in a sentence: nothing but where it was not seen to keep what is promised."""
-        return "" if self.reading in (None, Reading.KEPT, Reading.ALONE) else f" ({self.reading_text})"
+        if self.reading in (None, Reading.KEPT, Reading.ALONE):
+            return ""
+        return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 
     @property
     def shown(self) -> Rounded:

@@ -56,11 +56,12 @@ def randomiser_text(randomiser: RecordRandomiser) -> str:
 
 def contribution_text(facts: RunFacts) -> str:
     """Return what one unit adds to a round."""
+    clipped = "" if isinstance(facts.game.law.clipping, contribution.NoClipping) else "clipped "
     match facts.game.law.contribution:
         case contribution.RecordGradients():
-            return "each record its clipped gradient"
+            return f"each record its {clipped}gradient"
         case contribution.LocalTraining(schedule):
-            return f"each client its clipped update after {_schedule_text(schedule)}"
+            return f"each client its {clipped}update after {_schedule_text(schedule)}"
         case contribution.PrivateTraining(schedule):
             return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
         case _:
@@ -113,6 +114,8 @@ def multiplied_text(law: ReleaseLaw) -> str:
     """Return what the noise multiplier of a promise multiplies."""
     if isinstance(law.noise, noises.CorrelatedGaussian):
         return "the largest difference of all rounds together"
+    if law.is_adaptive:
+        return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
     if law.scaling is noises.NoiseScaling.LOCAL:
         return "the difference that the pair makes in the round, the local sensitivity"
     return f"the sensitivity ({law.adjacency.sensitivity_words})"
@@ -266,19 +269,35 @@ def standpoint_text(facts: RunFacts) -> str:
 
 
 def watcher_text(facts: RunFacts) -> str:
-    """Return against whom the promise is made, as what follows `nobody who`."""
+    """Return against whom the promise is made, as what follows `nobody who`; see `may_watcher_text` for `somebody`."""
     standpoint, law, words = facts.game.standpoint, facts.game.law, unit_words(facts.relation)
     even = told = ""
     if not law.weighs_exactly or (law.clients_add_noise and standpoint.place is Place.SERVER):
-        even = " not even the server that collects what participants send,"
+        even = ", not even the server that collects what participants send,"
     elif law.clients_add_noise:  # who knows a part of the noise
         others = f" who knows the noise of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""
-        even = f" even as a participant{others},"
+        even = f", even as a participant{others},"
     if facts.is_amplified and standpoint.sees_participation:
-        told = f" even if told in which rounds that {words.one} takes part,"
-    elif facts.is_amplified:
-        told = f" and is not told {words.secret_rounds},"
-    return f"watches this training{',' if even or told else ''}{even}{told}"
+        told = f"{'' if even else ','} even if told in which rounds that {words.one} takes part,"
+    return f"watches this training{_not_told_text(facts)}{even}{told}"
+
+
+def may_watcher_text(facts: RunFacts) -> str:
+    """Return against whom the promise is made, as what follows `somebody who`."""
+    return watcher_text(facts).replace(", not even the server", ", even the server")
+
+
+def onlooker_text(facts: RunFacts) -> str:
+    """Return against whom a person in the data is protected, as what follows `somebody who`."""
+    told = _not_told_text(facts)
+    return f"knows all the others{',' if told else ' and'} watches this training{told}"
+
+
+def _not_told_text(facts: RunFacts) -> str:
+    """Return what is kept from those who watch; empty where nothing is that the promise rests on."""
+    if not facts.is_amplified or facts.game.standpoint.sees_participation:
+        return ""
+    return f" and is not told {unit_words(facts.relation).secret_rounds}"
 
 
 def insider_text(facts: RunFacts) -> str:

@@ -129,9 +129,9 @@ def _next(numbers: LiveNumbers) -> str:
             return f"Stop the training: {where}, and every further one spends more."
         case Verdict.VIOLATED:
             return (
-                "Stop the training and hand out none of its models. Hold the standard deviation that is really added "
-                "against noise multiplier times clipping norm, and the number of answers against the one it is "
-                "divided by."
+                "Stop the training and hand out none of its models. Compare the standard deviation that is really "
+                "added with noise multiplier times clipping norm, and the number of answers with the one that the sum "
+                "is divided by."
             )
         case Verdict.CONSISTENT:
             return "Nothing so far contradicts the promise." + ("" if numbers.is_over else " Look again at the end.")

@@ -41,7 +41,7 @@ def number_text(value: object, digits: int = 4) -> str:
     if number != 0 and not 1e-4 <= abs(number) < 1e6:
         mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}"
+    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}".removesuffix(".0")
 
 
 def percent(share: float | None) -> str:
@@ -81,15 +81,17 @@ def one_in(chance: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time the way people say it, in whole minutes, or in hours from two of them.
+    """Return about how long a time is, the way people say it: in whole minutes, or in hours from two of them.
 
     Examples
     --------
     >>> duration(20), duration(100), duration(40 * 60), duration(7200)
-    ('1 minute', '2 minutes', '40 minutes', '2 hours')
+    ('less than 1 minute', 'about 2 minutes', 'about 40 minutes', 'about 2 hours')
     """
-    minutes = max(1, round(seconds / 60))
-    return plural(minutes, "minute") if minutes < 120 else plural(round(seconds / 3600), "hour")
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return "less than 1 minute"
+    return f"about {plural(minutes, 'minute') if minutes < 120 else plural(round(seconds / 3600), 'hour')}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

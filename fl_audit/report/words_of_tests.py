@@ -10,7 +10,7 @@ from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestRes
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, times
 
-_SCALE = "Hold the standard deviation that is really added against noise multiplier times sensitivity, and see whether "
+_SCALE = "Compare the noise's real standard deviation with noise multiplier times sensitivity, and see whether "
 _NEIGHBOURS = f"{_SCALE}the sensitivity is that of two training sets that differ as the promise says."
 _REUSE = "See where the noise comes from: every round, world and tensor needs draws of its own, from a fresh state."
 _NORMAL = "See how the noise is drawn: it must be normal, neither cut off nor replaced by another law."
@@ -76,7 +76,7 @@ TEST_WORDS: dict[TestName, TestWords] = {
         "The noise is not normal, as was promised",
         "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
         "the normal distribution",
-        "a distribution {limit:percent} off the normal one", _NORMAL,
+        "a distribution {limit:percent} off the normal one over all parameters", _NORMAL,
     ),
     TestName.TAILS: TestWords(
         "tails of the noise",
@@ -174,8 +174,8 @@ TEST_WORDS: dict[TestName, TestWords] = {
     TestName.LOW_BITS: TestWords(
         "low bits of the noise",
         "The noise has too few digits to hide what lies below them",
-        "low bits of the {place} that agree to {measured:percent}",
-        "low bits that agree to 0 %, as those of continuous noise do",
+        "low bits of the {place} with an agreement of {measured:percent}, where 100 % is all alike",
+        "an agreement of 0 %, as the low bits of continuous noise have but for chance",
         "noise with 11 significant bits in {limit:percent} of the coordinates looked at", _PRECISE,
     ),
     TestName.GRID: TestWords(
@@ -249,7 +249,7 @@ TEST_WORDS: dict[TestName, TestWords] = {
 """The words of every test."""
 
 MISSING_WORDS = {
-    Missing.NOT_MEASURED: "The noise was not measured everywhere: the model or what clients see does not let it.",
+    Missing.NOT_MEASURED: "The noise was not measured everywhere: the model or what clients see does not allow it.",
     Missing.NO_DIFFERENCE: "D and D' differed by less than a billionth of the noise in every round.",
     Missing.NO_OTHER_DIRECTION: "No direction but that in which D and D' differ is left.",
     Missing.NO_DIRECTIONS: "The model has too few parameters to project the noise.",
@@ -262,10 +262,11 @@ MISSING_WORDS = {
     Missing.TOO_FEW: "There are too few worlds, rounds or parameters to tell anything from chance.",
     Missing.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
     Missing.SCORES_ALONE: "What the insider sees has no law that it could weigh exactly: its scores alone are judged.",
-    Missing.TARGETS_ALONE: "Of many targets only log-odds are kept, and the noise along what one of each world adds.",
+    Missing.TARGETS_ALONE: "Of many targets the log-odds alone are kept, and in each world the noise along one target.",
     Missing.CANDIDATES_ALONE: "Which of many candidates was in is guessed here: how often that is right is judged.",
 }
 """Why a test has nothing to say about a run."""
+_PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names are no words
 
 
 class _Number(float):
@@ -299,7 +300,10 @@ class ToldTest:
         test = self.test
         numbers = {"measured": test.measured, "promised": test.promised, "limit": test.limit, **test.more}
         names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
-        names |= {"place": test.place, "at_place": f", on '{test.place}'" if test.place else ""}
+        names |= {
+            "place": _PLACES.get(test.place, test.place),
+            "at_place": f", on '{test.place}'" if test.place else "",
+        }
         limit = {} if math.isfinite(test.limit) else {"limit": "" if math.isnan(test.limit) else "nothing"}
         templates = vars(TEST_WORDS[test.name]) | limit
         return TestWords(**{part: template.format(**names) for part, template in templates.items()})

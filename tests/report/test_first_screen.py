@@ -84,7 +84,7 @@ def test_right_guesses_stand_beside_what_a_kept_promise_allows(make_contents):
     assert law.sf(most) <= 0.001 < law.sf(most - 1)
     fact = facts_of(contents)[1]
     assert fact.value == f"{estimate['wins']} of 300"
-    assert fact.note == f"were the promise kept, it would be right in more than {most} in less than one of 1,000 audits"
+    assert fact.note == f"if the promise is kept, it is right in more than {most} in less than one of 1,000 audits"
 
 
 def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_contents):
@@ -129,7 +129,7 @@ def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the
     assert kept < min(promise.epsilon, verdict_of(contents).judgement.limit_of_detection)
     assert kept == pytest.approx(gdp_epsilon(promise.delta, promise.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3
-    assert f"gives away, exactly {kept:.3g}" in text_of(html)
+    assert f"gives away exactly {kept:.3g}" in text_of(html)
     exact = guarantee(replace(promise.claim, accountant=Accountant.GDP))
     run = replace(contents.run, facts=replace(contents.facts, guarantee=exact))
     assert 'class="kept"' not in gauge_html(report_contents(run))

@@ -13,9 +13,11 @@ from fl_audit.evidence.findings.insider import InsidersNumbers
 from fl_audit.evidence.findings.promise import ClippingNumbers, ColludersNumbers
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
-from fl_audit.report.page.first_screen import summary_table
+from fl_audit.report.law_words import contribution_text, multiplied_text
+from fl_audit.report.page.first_screen import facts_of, summary_table
 from fl_audit.report.page.html import DrawnPicture, paragraphs, render_html
 from fl_audit.report.sections.law import law_tables
+from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, report_contents
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import unit_words
@@ -135,22 +137,22 @@ def test_the_law_is_told_in_words(make_contents, shape, fact, said):
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ({"sampling_rate": 0.3}, "and is not told which clients each round used,"),
-        ({"sampling_rate": 0.3, "standpoint": SEEN}, "even if told in which rounds that client takes part,"),
-        ({"source": "distributed"}, "even as a participant,"),
+        ({"sampling_rate": 0.3}, " and is not told which clients each round used"),
+        ({"sampling_rate": 0.3, "standpoint": SEEN}, ", even if told in which rounds that client takes part,"),
+        ({"source": "distributed"}, ", even as a participant,"),
         (
             {"source": "distributed", "standpoint": Standpoint(colluders=1)},
-            "even as a participant who knows the noise of 1 other,",
+            ", even as a participant who knows the noise of 1 other,",
         ),
         (
             {"source": "local", "standpoint": Standpoint(Place.SERVER)},
-            "not even the server that collects what participants send,",
+            ", not even the server that collects what participants send,",
         ),
     ],
     ids=str,
 )
 def test_the_promise_says_against_whom(make_contents, shape, said):
-    assert f"nobody who watches this training, {said} may become" in opening_of(make_contents(**CLIENT | shape))
+    assert f"nobody who watches this training{said} may become" in opening_of(make_contents(**CLIENT | shape))
 
 
 def test_sampling_is_that_of_the_unit(make_contents):
@@ -191,6 +193,23 @@ def test_both_releases_of_adaptive_clipping_are_told(make_contents):
     assert numbers.noise_multiplier == pytest.approx(contents.facts.guarantee.noise_multiplier)
     assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
     assert make_contents(**CLIENT).find(ClippingNumbers) is None
+    # The multiplier of both releases is not said to be that of the sum alone.
+    multiplied = multiplied_text(contents.facts.game.law)
+    assert multiplied != multiplied_text(make_contents(**CLIENT).facts.game.law)
+    assert multiplied in facts_of(contents)[0].note
+
+
+def test_nobody_is_said_to_clip_where_nothing_is_clipped(make_contents):
+    for shape in (CLIENT, CLIENT | {"adjacency": Adjacency.REPLACE_RECORD}):
+        assert "clipped" in contribution_text(make_contents(**shape).facts)
+        plain = make_contents(**shape | {"with_promise": False, "with_insider": False})
+        assert "clipped" not in contribution_text(plain.facts)
+
+
+def test_a_person_is_protected_from_those_whom_the_promise_names(make_contents):
+    secret = make_contents(**CLIENT | {"sampling_rate": 0.3})
+    assert "is not told which clients each round used" in person_text(secret)
+    assert "is not told" not in person_text(make_contents(**CLIENT | {"sampling_rate": 0.3, "standpoint": SEEN}))
 
 
 def test_several_insiders_are_best_and_spread(make_contents):

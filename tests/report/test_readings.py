@@ -11,6 +11,7 @@ from rich.console import Console
 from experiments.cli.compare import _MARKS
 from experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.belief.empirical_epsilon import EpsilonInterval
 from fl_audit.evidence.belief.noise_estimate import estimate_noise
 from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.belief.verdict import Verdict
@@ -157,3 +158,26 @@ def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(mak
     text = NOISE.sentence(replace(numbers, estimate=estimate_noise(0.95, total)), contents)
     assert words in text.replace("\N{NO-BREAK SPACE}", " ")
     assert ("fits the claim" in text) == (ratio == 0.99)
+
+
+def test_a_sentence_and_the_table_round_a_number_alike(make_contents):
+    contents = make_contents(worlds=3, rounds=4)
+    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "membership")
+    row = next(row for row in section.rows(numbers, contents) if row.name == "Membership advantage")
+    assert f"scores {row.shown.value}{row.aside} on a scale" in section.sentence(numbers, contents)
+
+
+def test_what_no_world_has_is_not_measured(make_contents):
+    contents = make_contents(worlds=1, rounds=4)
+    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "innovations")
+    (table,) = section.tables(numbers, contents)
+    assert sorted(row[1] for row in table.rows) == [0, 4]
+    assert all(all(cell is None for cell in row[2:]) == (row[1] == 0) for row in table.rows)
+
+
+def test_ends_that_arithmetic_alone_tells_apart_have_few_digits(make_contents):
+    contents = make_contents(worlds=20, rounds=4)
+    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "empirical-epsilon")
+    found = EpsilonInterval(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
+    rows = section.rows(replace(numbers, from_sensitivity=found), contents)
+    assert next(row for row in rows if row.name.startswith("From sens")).shown.interval == "2.197 to 2.197"

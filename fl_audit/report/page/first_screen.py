@@ -47,6 +47,7 @@ class Fact:
     name: str  # what it is, in a few words
     value: str  # the number, as it is shown
     note: str  # what to hold it against
+    joint: str = "; "  # what stands between the two in a line of text
 
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
@@ -60,11 +61,11 @@ def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
 def _broken(row: ToldTest) -> Fact:
     if row.test.name in OF_NOISE:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(row.test.statistic), f"of what was promised{where}")
+        return Fact("Noise really added", percent(row.test.statistic), f"of what was promised{where}", " ")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
         return Fact("Epsilon, by scores alone", shown, f"promised: {row.words.promised}")
-    return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
+    return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
 
 
 def _shown(contents: RunContents) -> Fact:
@@ -85,7 +86,7 @@ def _promised(contents: RunContents) -> Fact:
         multiplied = multiplied_text(contents.facts.game.law)
         note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}, over {multiplied}"
     if is_certainty(promise.belief_bound):
-        return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that one may become sure")
+        return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that somebody may become sure")
     bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", bound, note)
@@ -100,7 +101,7 @@ def _insider(contents: RunContents) -> Fact:
         worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
         most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
         rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
-        note = f"were the promise kept, it would be right in more than {most:,} {rarely}"
+        note = f"if the promise is kept, it is right in more than {most:,} {rarely}"
         if found is not None and found.broken and wins <= most:
             note = "this count alone would not have shown what broke the promise"
         elif most >= worlds:
@@ -117,7 +118,7 @@ def _insider(contents: RunContents) -> Fact:
 def _model(contents: RunContents) -> Fact:
     numbers = contents.find(ModelNumbers)
     assert numbers is not None, "every run has models"
-    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}")
+    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
 
 
 def next_step(contents: RunContents) -> str:
@@ -219,7 +220,8 @@ def gauge_html(contents: RunContents) -> str:
     found = numbers.judgement
     if promise is None:
         rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
-        return _figure("Promised, shown, findable: nothing was promised", rows)
+        of_training = "" if contents.facts.game.randomiser is None else " of the training"
+        return _figure(f"Promised, shown, findable: nothing was promised{of_training}", rows)
     promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
     if found is None:
@@ -305,7 +307,7 @@ def _of_verdict(numbers: VerdictNumbers) -> str:
 def _of_accountant(kept: float, promise: Guarantee) -> str:
     """Say where a breach begins, where the accountant promises more epsilon than the claimed noise gives away."""
     how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
-    begins = f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}"
+    begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
 
 
@@ -324,7 +326,7 @@ def summary_table(contents: RunContents) -> Table:
     *_, style = words.look.value
     table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
     table.add_row(Text("Next"), Text(next_step(contents)))
-    facts = [(fact.name, f"{fact.value}, {fact.note}") for fact in facts_of(contents)]
+    facts = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
     for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
         table.add_section()
         for name, said in rows:

@@ -146,7 +146,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
 """Authors, year and title; what it is used for; its identifier; whether a run used it."""
 
 
-ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
+ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits anybody."
 """Above what takes a promise at its word that was broken."""
 MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
 

@@ -45,8 +45,8 @@ def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Ro
     rates = numbers.achieved[name].rates
     which, interval = ("one world", "bootstrap") if name != evidence.INSIDER else ("different worlds", "jackknife")
     how = (
-        f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about so sure "
-        "together with its rates; worlds are independent; targets of one world share its model"
+        f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about "
+        "as sure as stated for it and its rates together; worlds are independent; targets of one world share its model"
     )
     return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
                numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
@@ -147,7 +147,7 @@ def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
                                  is_bound=True, wide=partial(_one_run_end, one.by_tradeoff)))  # fmt: skip
     if numbers.insider_auc is not None:
         found.append(Row("AUC that the insiders' signals lead to", numbers.insider_auc,
-                         "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, were signals fixed"))  # fmt: skip
+                         "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
     return found
 
 
@@ -199,12 +199,13 @@ ATTACKS = Section(
 def _scope_of(facts: RunFacts) -> str:
     """Return whom the bounds cover, in words."""
     if not facts.has_promise:
-        return "Nothing was promised, so nothing but certainty bounds the advantage."
+        of_training = "" if facts.game.randomiser is None else " of the training"
+        return f"Nothing was promised{of_training}, so nothing but certainty bounds the advantage."
     words = unit_words(facts.relation)
     if not facts.game.law.is_private_release:
         return (
             f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
-            f"{words.one} is promised anything. The bounds say what the same promise would be worth to every one."
+            f"{words.one} is promised anything. The bounds say what the same promise would be worth to everyone."
         )
     text = (
         "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
@@ -221,14 +222,14 @@ def _scope_of(facts: RunFacts) -> str:
 
 
 def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunContents) -> str:
-    insider = contents.find(InsiderNumbers)
+    insider, mean = contents.find(InsiderNumbers), _mean_row(numbers, contents.run)
     beside = ""
     if insider is not None and insider.estimate.worlds > 1:
-        scored = number_text(insider.estimate.advantage, 2)
-        beside = f"; the insider scores {scored}{advantage_row(insider.estimate, contents).aside}"
+        scored = advantage_row(insider.estimate, contents)
+        beside = f"; the insider scores {scored.shown.value}{scored.aside}"
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers, contents.run).aside} on a scale "
+        f"scores {mean.shown.value}{mean.aside} on a scale "
         f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
     )
 

@@ -23,7 +23,7 @@ from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
 from fl_audit.report.words_of_tests import title_of
-from fl_audit.rounding import interval_text
+from fl_audit.rounding import interval_text, side_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -63,7 +63,7 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
         Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
         Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
         _estimate("From the largest belief (nats)", numbers.from_belief,
-                  "section 5.3 (ii): Eq. (5) turned round; an extreme value that grows with the number of worlds"),
+                  f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}"),
         _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
     ]  # fmt: skip
     if (found := numbers.from_sensitivity) is not None:
@@ -74,8 +74,10 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
     """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
-    how, ends = basis + "; ends over the worlds" * (found.confidence == 1), (finite(found.low), finite(found.high))
-    return Row(name, finite(found.epsilon), how, *ends, found.confidence)
+    how, low, high = basis + "; ends over the worlds" * (found.confidence == 1), found.low, found.high
+    if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
+        low = high = found.epsilon
+    return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
 def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:
@@ -105,7 +107,7 @@ EMPIRICAL_EPSILON = Section(
 
 
 _NO_RATIO = (
-    "the score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
+    "The score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
 )
 
 
@@ -123,7 +125,7 @@ def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
 
 def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[Row]:
     area, bound, promise = numbers.area, numbers.bound, contents.promise
-    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {_NO_RATIO}"
+    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
         Row("Worlds with the record", numbers.members, "counted"),
         Row("Worlds without the record", numbers.nonmembers, "counted"),

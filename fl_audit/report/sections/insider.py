@@ -210,23 +210,26 @@ def _innovations_sentence(numbers: evidence.InnovationNumbers, contents: RunCont
     what = (
         "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread."
         if contents.run.scores is None
-        else "A round's step of the log-odds is no normal number here, so the noise itself stands in for it."
+        else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
     )
-    text = f"{what} They must be independent N(0, 1): the law {'holds' if check.holds else 'does NOT hold'}."
+    text = f"{what} They must be independent N(0, 1): {'nothing contradicts that' if check.holds else 'they are NOT'}."
     if not check.left_out:
         return text
     return (
         f"{text} Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} "
         f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
-        f"{SMALLEST_SIGNAL:g} of the noise."
+        f"{number_text(SMALLEST_SIGNAL)} of the noise."
     )
 
 
 def _innovations_tables(numbers: evidence.InnovationNumbers, _: RunContents) -> list[Table]:
     columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
-    rows = tuple((f"b = {bit}", one.count, one.mean, one.variance, one.serial_correlation, one.ks_p_value)
-                 for bit, one in numbers.groups)  # fmt: skip
+    rows = tuple(
+        (f"b = {bit}", one.count, *found) if one.count else (f"b = {bit}", 0, *[None] * len(found))
+        for bit, one in numbers.groups
+        for found in ((one.mean, one.variance, one.serial_correlation, one.ks_p_value),)
+    )
     return [Table("Innovations against independent N(0, 1)", columns, rows)]
 
 
@@ -238,9 +241,9 @@ INNOVATIONS = Section(
 
 def _insiders_sentence(numbers: evidence.InsidersNumbers, contents: RunContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
-    between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
+    between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
-        f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
+        f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; each was right in {between} "
         f"of {plural(best.worlds, 'trial')}{_best_row(numbers, contents).aside}. The verdict is about the first of "
         "them; the best is chosen by what it achieved, so its number is too high on average."
     )

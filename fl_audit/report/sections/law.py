@@ -95,7 +95,7 @@ def _sentence(_: PromiseNumbers, contents: RunContents) -> str:
         case FixedCohort():
             parts.append(f"In rounds in which {words.differing} is not in the cohort it changes nothing.")
         case PoissonSampling():
-            parts.append(f"It is what {words.differing} changes in a round in which it takes part.")
+            parts.append(f"The curve is what {words.differing} changes in a round in which it takes part.")
         case Everybody():
             pass
         case _:

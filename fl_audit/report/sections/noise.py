@@ -134,7 +134,7 @@ def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
     fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
     return (
         f"Spread of the noise over the promised one, with exact {percent(found.confidence)} intervals. Left of the "
-        f"line noise is missing, right of it is more than needed; some miss by chance.{fewer}"
+        f"line noise is missing, right of it is more than needed; some intervals miss by chance.{fewer}"
     )
 
 

@@ -36,6 +36,7 @@ def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
         return "These models were trained without any protection: nothing was promised."
     watcher, words, bound = law_words.watcher_text(facts), contents.words, percent(promise.belief_bound)
     if is_certainty(promise.belief_bound):
+        watcher = law_words.may_watcher_text(facts)
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
@@ -68,9 +69,10 @@ def person_text(contents: RunContents) -> str:
     )
     if is_certainty(promise.belief_bound):
         limit = f"may become sure that {used}"
+    watches = law_words.onlooker_text(contents.facts)
     text = (
-        f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
-        f"possible guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
+        f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
+        f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
     named = promise.reconstruction_bound(1 / CANDIDATES)
     if named is not None:
@@ -81,7 +83,7 @@ def person_text(contents: RunContents) -> str:
     if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
-        return f"Had the promise been kept, this would hold; it was broken, so it does not. {text}"
+        return f"Had the promise been kept, this would hold; it was broken, so nothing assures it. {text}"
     return text
 
 
@@ -116,7 +118,7 @@ def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
         Row("Gaussian mu", promise.mu, f"{law_words.mu_text(facts)}; {always}by gdp"),
         Row("Belief bound", promise.belief_bound, f"{adaptive}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
-            f"{fixed}; {prior}; were the differences of all rounds fixed beforehand", is_share=True),
+            f"{fixed}; {prior}; if the differences of all rounds were fixed beforehand", is_share=True),
         Row("Advantage bound", promise.advantage_bound_exact,
             f"{exact}, by {law_words.exact_accountant(facts)}; exact, whatever calibrated the noise"),
         *score,
@@ -168,8 +170,8 @@ def _other_promises_figure(figure: Figure, numbers: evidence.OtherPromises, cont
 def _other_promises_caption(numbers: evidence.OtherPromises, contents: RunContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
-        f"To keep {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, to "
-        f"keep {percent(last.belief)} one of {number_text(last.noise_multiplier, 3)}; this run has "
+        f"A promise of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
+        f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
         f"{number_text(numbers.claim.noise_multiplier, 3)}, over {law_words.multiplied_text(contents.facts.game.law)}. "
         "More noise costs accuracy."
     )

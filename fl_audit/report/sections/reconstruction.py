@@ -54,8 +54,8 @@ def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
 
 def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
-    told = [(one, _row(one, numbers).text) for one in numbers.successes]
-    rows = tuple((one.guesses, text, percent(one.chance), percent(one.bound)) for one, text in told)
+    told = [(one, _row(one, numbers)) for one in numbers.successes]
+    rows = tuple((one.guesses, row.text, percent(one.chance), row.shown.claim) for one, row in told)
     title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]
 

@@ -89,7 +89,8 @@ def _ceiling_text(of_scores: TestResult, promised: float) -> str:
     """Return what so many scores could show at most, in a sentence."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(promised, 3)} is promised" if ceiling <= promised else "only if they separated perfectly"
-    return f"So many could show an epsilon of {number_text(ceiling, 3)} at most, and {only}."
+    most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
+    return f"At the level of the verdict, {most}, and {only}."
 
 
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
@@ -101,7 +102,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", about {wording.duration(numbers.seconds_needed)} here,"
+    time = "" if numbers.seconds_needed is None else f", {wording.duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
     if numbers.promised > 0:
         return f"{worlds}{time} would find {_BREACH_OF_SIZE}."
@@ -126,7 +127,7 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
         case Verdict.VIOLATED:
             text = (
                 f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
-                f"{_alarms(numbers.judged, contents.facts)}. It says nothing of how much more others could learn."
+                f"{_alarms(numbers.judged, contents.facts)}. That says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
@@ -185,7 +186,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
     if found is None or promise is None:
         why = "No insider took part, so nothing was held against the promise."
         if promise is None:
-            why = "The models were trained without clipping and noise: nothing was promised."
+            of_training = "" if facts.game.randomiser is None else " of the training"
+            why = f"The models were trained without clipping and noise: nothing was promised{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a promise."
     if numbers.judges_canaries:
@@ -199,8 +201,9 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             "data and other seeds were not tried."
         )
     else:
+        these = "these pairs" if facts.game.plays_membership else "this pair"
         covers = (
-            f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
+            f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
             "challenger's secret) only; other neighbours, other data and other seeds were not tried."
             f"{_cohort_text(facts)}"
         )
