@@ -59,7 +59,8 @@ def cautions(
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
         remedy = Remedy("unique", True)
-        found = f"{repeats:,} of {len(frame):,} records repeat another one in every column"
+        verb = "repeats" if repeats == 1 else "repeat"
+        found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
         promise = "a promise for one record does not cover somebody who is in the table twice"
         yield Caution(f"{found}: {promise}; {remedy} keeps the first of each", (remedy,))
     if (features == features[0]).all():

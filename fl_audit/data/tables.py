@@ -394,8 +394,9 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
     """
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
-    found = _read(text, usecols=lambda one: str(one).strip() == name, float_precision="round_trip")
-    column: pd.Series[Any] = found[name]
+    # Scores and losses are read to the last bit.
+    frame = _read(text, usecols=lambda one: str(one).strip() == name, float_precision="round_trip")
+    column: pd.Series[Any] = frame[name]
     return column
 
 
