@@ -262,4 +262,8 @@ def in_a_line(error: BaseException) -> str:
     >>> in_a_line(ValueError("no noise\\nnamed"))
     'ValueError: no noise named'
     """
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # an error of other people's code may not know its own words
+        said = ""
+    return f"{type(error).__name__}: {said or 'no message'}"

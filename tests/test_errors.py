@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError, as_whole, require_number, require_switch
+from fl_audit.errors import InputError, as_whole, in_a_line, require_number, require_switch
 
 
 def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit() -> None:
@@ -42,3 +42,15 @@ def test_a_word_is_no_switch() -> None:
     for value in ("no", 0, None, math.nan):
         with pytest.raises(InputError, match=r"^is_clipped is .*: accepted are True and False$"):
             require_switch("is_clipped", value)
+
+
+class Wordless(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        """Raise."""
+        raise RuntimeError("no words")
+
+
+def test_an_error_that_has_no_words_is_named_in_a_line() -> None:
+    assert in_a_line(Wordless()) == "Wordless: no message"

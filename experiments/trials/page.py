@@ -19,7 +19,10 @@ from fl_audit.report.wording import capital
 from fl_audit.whole_files import whole_file
 
 _BINS = 40
-_LOAD = "Make what could not be loaded available, such as packages that are missing here, and review the app again."
+_LOAD = (
+    "Make what could not be loaded available, such as packages that are missing here; where a claim could not be read, "
+    "name it (--claim-noise-multiplier and --clipping-norm). Then review the app again."
+)
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that games are independent. They are corrected for the number of "
     "leads and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."

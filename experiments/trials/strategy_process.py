@@ -70,7 +70,10 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
     if "error" in found:
         raise InputError(found["error"])
     if ended:
-        found["lines"].append(f"* Stopped early: the process that plays games {ended}; what it had judged is above.")
+        page = "" if out is None else ", and no page was written"
+        early = f"the process that plays games {ended}: this is what it had judged until then{page}"
+        found["trial"]["stopped_early"] = early
+        found["lines"].append(f"* Stopped early: {early}.")
     return found
 
 

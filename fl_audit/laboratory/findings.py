@@ -17,6 +17,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
 
+TOO_FEW = "too few games to refute the claim"  # a reason for which nothing is known of a kind of game
 _MOST_KINDS = 3  # kinds of games that are named where many refused alike; the others are counted
 _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
 
@@ -166,7 +167,7 @@ def not_tried(trial: Trial) -> dict[str, tuple[str, ...]]:
     for why, kinds in found.items():
         left[why] = tuple(kind for kind in kinds if kind not in tried)
         tried |= {*kinds}  # of several reasons the first is named
-    left["too few games to refute the claim"] = tuple(weak) if trial.verdict is Verdict.CONSISTENT else ()
+    left[TOO_FEW] = tuple(weak) if trial.verdict is Verdict.CONSISTENT else ()
     return {why: kinds for why, kinds in left.items() if kinds}
 
 

@@ -104,7 +104,7 @@ def named_in(config: Mapping[str, object]) -> str:
     config
         The run configuration, flattened.
     """
-    named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and _is_on(value)]
+    named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
     said = f"the app's configuration names {', '.join(named)}, which was seen in nothing that was played"
     return said if named else ""
 
@@ -113,7 +113,8 @@ def _is_of_privacy(name: str) -> bool:
     return bool(_WORDS_OF_PRIVACY & set(re.split(r"[^a-z]+", name.lower())))
 
 
-def _is_on(value: object) -> bool:
+def is_on(value: object) -> bool:
+    """Return whether the value of a setting about privacy, of any type, turns it on."""
     # A smaller epsilon is one of an optimizer, which keeps it from dividing by 0.
     if isinstance(value, (bool, int, float)):
         return value > _LEAST_CLAIM

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import not_tried
+from fl_audit.laboratory.findings import TOO_FEW, not_tried
 from fl_audit.laboratory.trial import QUICK, Budget, KindPlayed, Trial
 from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy, layers_of
@@ -275,6 +275,12 @@ _BESIDE = {Aside.METRICS: "metrics: ", Aside.EVALUATION: "evaluation: "}
 """How the names of numbers begin that are about one of these."""
 
 
+def _unknown(trial: Trial) -> dict[str, tuple[str, ...]]:
+    """Return the kinds of games that nothing is known of, by why: whatever the verdict is, too few say nothing."""
+    weak = tuple(one.lead.kind for one in trial.attempts if one.ceiling <= one.lead.limit.epsilon)
+    return {why: kinds for why, kinds in not_tried(trial).items() if why != TOO_FEW} | ({TOO_FEW: weak} if weak else {})
+
+
 def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
     """Return what is given away beside the model, for each thing that may be.
 
@@ -301,7 +307,7 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
         untried = {
             why: some
             for trial in trials
-            for why, names in not_tried(trial).items()
+            for why, names in _unknown(trial).items()
             if (some := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}

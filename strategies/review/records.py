@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from strategies.review.claims import is_on
+
 LIBRARIES = {
     "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
     "dp_accounting": "dp-accounting", "fastDP": "fastDP", "private_transformers": "private-transformers",
@@ -71,7 +73,7 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[OfRecords, ..
     for name, value in config.items():
         last = name.rpartition(".")[2]
         line = next((place for place, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
-        if _SETTING.search(name) and line is not None:
+        if _SETTING.search(name) and is_on(value) and line is not None:
             found.append(OfRecords(f"{name} = {value}", file.name, line, is_library=False))
     return tuple(found)
 

@@ -126,22 +126,17 @@ def review(
         epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
         of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
         is_beside = stated.observer is Observer.CLIENT
-        names_found = of_records(directory)
-        if stated.claim is None:  # otherwise they may be those of the claim
-            names_found += of_settings(directory / "pyproject.toml", app.config)
-        unseen = _unseen(caught, stated, app, names_found)
+        names_found, unseen = _promised(caught, stated, app)
         buffers = None if own is None else planning.buffers_of(own)
 
         def found(trial: Trial, beside: Trial | None) -> Review:
             trials = [trial] if beside is None else [trial, beside]
-            broken = {attempt.lead.kind for one in trials for attempt in one.attempts if attempt.is_broken}
-            unplayed = {name for one in trials for name in (*one.unplayed, *one.silent)} - broken
-            named = [name for name in (*names, *(about if is_beside else ())) if name not in unplayed]
+            planned = [*names, *(about if is_beside else ())]
             remarks = [*caught.remarks, *remark, *said, *_remarks(names_found, unoffered, stand_ins, has_written)]
             return Review(
                 app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds, unseen, names_found),
                 caught.rounds, plan.rounds, nodes, asked, None if own is None else template_of(own).size, tuple(names),
-                plan.words, trial, beside, planning.leaks(trials, named), tuple(remarks), buffers, names_found,
+                plan.words, trial, beside, planning.leaks(trials, planned), tuple(remarks), buffers, names_found,
                 (LOSS, *subject.metrics), subject.metrics, unseen,
             )  # fmt: skip
 
@@ -177,15 +172,18 @@ def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> Trial:
     return Trial(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
-def _unseen(caught: Caught, stated: Stated, app: App, found: tuple[OfRecords, ...]) -> tuple[str, ...]:
-    """Return what of the mechanism and its claims could not be loaded or read, and why.
+def _promised(caught: Caught, stated: Stated, app: App) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
+    """Return what an app names for the privacy of records, and what of its claims could not be loaded or read, and why.
 
-    What the code names for the privacy of records is told as such, with the settings that belong to it.
+    Settings that name privacy belong to the claim where there is one, and to records where the code names something for
+    them. Alone they may be about clients as well, and nobody saw them at work.
     """
+    found = of_records(app.directory)
     if stated.claim is not None:
-        return caught.unseen
-    named = "" if found else named_in(app.config)
-    return (*caught.unseen, *stated.unseen, *filter(None, [named]))
+        return found, caught.unseen
+    if found:
+        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*caught.unseen, *stated.unseen)
+    return (), (*caught.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
 
 
 def _remarks(

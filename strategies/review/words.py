@@ -64,8 +64,11 @@ def _without_claim(review: Review) -> str:
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
     """Return the lines of the first screen: what each is about, and what it says."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
+    source = stated.source
+    if stated.claim is None and review.unseen:
+        claim, source = "none that could be seen", "what was not loaded may hold one"
     if stated.claim is None and review.of_records:
-        claim = f"none about clients; what {of_records_words(review.of_records)} may promise of records is unseen"
+        claim = f"{claim} about clients; what {of_records_words(review.of_records)} may promise of records is unseen"
     kinds = [name for name in review.kinds if name not in review.trial.unplayed]
     broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
     lost = {finding.attempt.lead.kind for finding in broken}
@@ -74,7 +77,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     lost |= {name for names in not_tried(review.trial).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
-    lines = [("Claim", f"{claim} ({stated.source})"), ("Played", _played_words(review, kinds))]
+    lines = [("Claim", f"{claim} ({source})"), ("Played", _played_words(review, kinds))]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         by = [(one.words, one.attempt) for one in broken]
@@ -118,7 +121,7 @@ def _leak_words(leak: Leak, review: Review) -> str:
         return f"no number of {_NAMED[leak.aside]} was given out in {leak.games:,} games that asked{left}"
     if leak.is_played:
         named = f" ({', '.join(leak.names)})" if leak.names else ""
-        allowed = "the claim"
+        allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.trial.claim.epsilon:g}"
         if leak.aside in (Aside.METRICS, Aside.EVALUATION) and review.beside is not None:
             allowed = f"epsilon {review.beside.claim.epsilon:g}"
         return f"{leak.aside}{named} told nothing beyond {allowed} in {leak.games:,} games that asked{left}"

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from apps import with_strategy, write_app
 
+from experiments.trials.apart import Told
+from experiments.trials.strategy_process import StrategyOptions, held_apart
 from strategies.rooms import ROOM_PREFIX, new_room
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
@@ -133,3 +135,13 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
     later.kill()
     later.wait()
     assert sorted(tmp_path.iterdir()) == sorted([own, others, made])
+
+
+@pytest.mark.parametrize("out", [None, Path("out")])
+def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
+    told = Told({"trial": {}, "lines": [], "report": None}, "was ended by signal 9")
+    monkeypatch.setattr("experiments.trials.strategy_process.told_apart", lambda *_: told)
+    found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
+    assert "was ended by signal 9" in found["trial"]["stopped_early"]
+    assert found["lines"][0].startswith("* Stopped early: ")
+    assert ("no page was written" in found["lines"][0]) is (out is not None)

@@ -134,6 +134,7 @@ def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_
     file = tmp_path / "pyproject.toml"
     file.write_text("[tool.flwr.app.config]\nlr = 0.1\nnoise-multiplier = 1.5\nfit.target-epsilon = 3\n")
     config = {"lr": 0.1, "noise-multiplier": 1.5, "fit.target-epsilon": 3}
+    assert of_settings(file, dict.fromkeys(config, 0.0)) == ()
     said = of_records_words(of_settings(file, config))
     assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
 
@@ -187,6 +188,22 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
     for aside in Aside:
         assert f"{aside} were not tried: " in said
     assert "not asked to evaluate" not in said
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.INCONCLUSIVE])
+def test_too_few_games_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
+    """Of 25 games all may be told, and no bound of so few passes what is claimed."""
+    kind = "more examples than true"
+    few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
+    said = _beside(_trial(verdict=verdict, attempts=(few,), asked={kind: KindPlayed(85)}), [kind])
+    assert f"example counts were not tried: '{kind}' (too few games to refute the claim)" in said
+
+
+def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
+    three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
+    trial = _trial(three, asked={kind: KindPlayed(60)})
+    said = _beside(trial, [kind], stated=Stated(None, "nothing is named"))
+    assert "example counts told nothing beyond epsilon 3 in 60 games" in said
 
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:

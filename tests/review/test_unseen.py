@@ -23,7 +23,7 @@ from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, named_in, stated_by
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import Aside
-from strategies.review.review import Review, _verdict, review
+from strategies.review.review import Review, _promised, _verdict, review
 from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -164,6 +164,8 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
     assert found.verdict is Verdict.INCONCLUSIVE
     assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). The games without it: ")
     assert "promises no privacy" not in headline(found)
+    assert dict(screen(found))["Claim"].startswith("none that could be seen") is not has_claim
+    assert "no noise is named" not in dict(screen(found))["Claim"]
     assert dict(screen(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
     values = review_json(found)
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
@@ -220,3 +222,18 @@ def test_other_errors_name_no_packages(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text("")
     assert collision_words(ModuleNotFoundError("no", name="nothing_of_this_name"), tmp_path) == ""
     assert collision_words(ValueError("server"), tmp_path) == ""
+
+
+@pytest.mark.parametrize("code", ["", "import opacus"])
+def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str) -> None:
+    """What a configuration alone names may be about clients as well: nobody saw it at work."""
+    name = f"settings_{'of_records' if code else 'alone'}"
+    directory = write_app(
+        tmp_path, name, SERVER, f"{CLIENT}\ntry:\n    {code or 'pass'}\nexcept ImportError:\n    pass\n"
+    )
+    file = directory / "pyproject.toml"
+    file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
+    app = read_app(directory)
+    found, unseen = _promised(_caught(directory), Stated(None, "nothing is named"), app)
+    assert (found == (), unseen == ()) == (code == "", code != "")
+    assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]
