@@ -31,6 +31,7 @@ def share_found(added: float, others: int) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.long
 def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> None:
     """Binomial bounds at 1e-4 on either side; what was the limit without others is hardly found behind them."""
     half = ROUNDS * CANARIES // 2

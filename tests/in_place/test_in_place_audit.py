@@ -351,6 +351,7 @@ def varying(spread: float) -> Mod:
     return vary
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of_the_promise", [1.0, 0.9])
 def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path, of_the_promise: float) -> None:
     """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.

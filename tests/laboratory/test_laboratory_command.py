@@ -77,6 +77,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     assert page.count("<figure") == len(told["findings"])
 
 
+@pytest.mark.long
 def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     # One round with z = 1: the shift is 2 spreads, so about 84 % are guessed right; the claim allows 69 %.
     out = _strategy(

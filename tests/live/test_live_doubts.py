@@ -196,6 +196,7 @@ def test_a_damaged_promise_is_one_line(tmp_path: Path) -> None:
             measure_live(tmp_path, COINS)
 
 
+@pytest.mark.long
 def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: Path) -> None:
     """Two thirds of the noise for the heaviest client look like all of it to canaries of .68 of its weight."""
     for added, least in ((2 / 3, 0.68), (1.0, 0.4)):

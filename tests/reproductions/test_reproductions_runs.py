@@ -73,7 +73,7 @@ def test_all_items_at_once(tmp_path: Path) -> None:
     context = Context(tmp_path, extent=Extent.QUICK, announce=said.append)
     _, made, page = reproduce.reproduce("bernau2021", context)
     keys = [item.key for item, _ in made.results]
-    assert keys == ["table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
+    assert keys == ["table1", "table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
     assert [line.partition(".")[0] for line in made.left_out] == ["Figure 7", "Figure 8"]
     assert said == ["Adult is small"]
     # 4 runs at rho_beta = 0.9, 2 x 3 at the others, and the least dissimilar neighbours of Figure 4.
