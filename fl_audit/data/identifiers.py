@@ -151,7 +151,9 @@ def _can_name(column: "pd.Series[Any]") -> bool:
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return False
     if pd.api.types.is_float_dtype(column):
-        return bool((column.to_numpy()[:1000] % 1 == 0).all() and (column.to_numpy() % 1 == 0).all())
+        values = column.to_numpy()
+        with np.errstate(invalid="ignore"):  # the remainder of an infinite number is none
+            return bool((values[:1000] % 1 == 0).all() and (values % 1 == 0).all())
     return True
 
 
