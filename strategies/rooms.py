@@ -4,8 +4,6 @@ import shutil
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
-import psutil
-
 ROOM_PREFIX = "fl-audit-games-"
 """The names of all such directories begin so; the number of the owner's process follows."""
 _CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may differ
@@ -33,6 +31,9 @@ def remove_orphans() -> None:
 
 def _is_owned(path: Path, owner: int) -> bool:
     """Return whether the owner of a directory still runs: a later process may have the same number."""
+    # A client of a running federation imports this module, and mostly finds no directory to look at.
+    import psutil
+
     try:
         return psutil.Process(owner).create_time() <= path.stat().st_mtime + _CLOCK_ERROR
     except (psutil.NoSuchProcess, FileNotFoundError):
