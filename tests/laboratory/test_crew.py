@@ -136,7 +136,7 @@ def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -
         "from strategies.games.crew import crew\n"
         f"crews._PR_SET_PDEATHSIG = {option}\n"
         "def work(task, until):\n"
-        "    print(os.getpid(), flush=True)\n"
+        "    os.write(1, f'{os.getpid()}\\n'.encode())\n"  # in one piece: both processes write
         "    time.sleep(300)\n"
         "with crew(work, str, 2, print) as found:\n"
         "    found.done(range(2), float('inf'))\n"
