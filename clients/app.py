@@ -11,18 +11,18 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from clients.asked import Asked, trained_together
-from clients.asked import read_ahead as read_ahead
-from clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
-from fl_audit.adversaries import identifiability
-from fl_audit.adversaries.membership.insider import observe_targets, pushed_up
 from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.canaries import canary_contribution, canary_records, canary_scores
+from fl_audit.audits.identifiability import identifiability
+from fl_audit.audits.membership.insider import observe_targets, pushed_up
+from fl_audit.clients.asked import Asked, trained_together
+from fl_audit.clients.asked import read_ahead as read_ahead
+from fl_audit.clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
+from fl_audit.epsilon_star import loss_moments as moments
 from fl_audit.errors import InputError
-from fl_audit.evidence.star import loss_moments as moments
-from fl_audit.game.canaries import canary_contribution, canary_records, canary_scores
-from fl_audit.game.contributing import private_steps, trained_privately
-from fl_audit.game.membership import Membership
-from fl_audit.game.seen import SeenRound
+from fl_audit.federation.contributing import private_steps, trained_privately
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.seen import SeenRound
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.private_training import CanaryRecords
 from fl_audit.mechanisms.contribution import PrivateTraining

@@ -16,13 +16,13 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from clients.data_owner import Task
 from fl_audit.arrays import Flags, Floats
-from fl_audit.game.contributing import Contributed, Moment, OwnDraws, contributed_together, trains_together
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.membership import Membership
-from fl_audit.game.public import PublicGame
-from fl_audit.game.randomised import told_by
+from fl_audit.clients.data_owner import Task
+from fl_audit.federation.contributing import Contributed, Moment, OwnDraws, contributed_together, trains_together
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.randomised import told_by
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Record, models_key, unpack_participation
 

@@ -16,9 +16,9 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
-from fl_audit.canaries.kept import Watch, ends_nothing, seed_in
-from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint
+from fl_audit.audits.canaries.directions import canary_coin, canary_direction, canary_update
+from fl_audit.audits.canaries.kept import Watch, ends_nothing, seed_in
+from fl_audit.audits.canaries.rounds import NOTE, CanaryNote, fingerprint
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import require_seed
 

@@ -8,10 +8,10 @@ import torch
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
-from fl_audit.game.contributing import Contributed, Moment, OwnDraws, contributed, differing_contributions
-from fl_audit.game.game import Game
-from fl_audit.game.membership import Membership
-from fl_audit.game.randomised import ToldRecords
+from fl_audit.federation.contributing import Contributed, Moment, OwnDraws, contributed, differing_contributions
+from fl_audit.federation.game import Game
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.randomised import ToldRecords
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
 

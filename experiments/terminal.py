@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from experiments.talk import plain
+from fl_audit.experiments.talk import plain
 
 
 class PlainConsole(Console):

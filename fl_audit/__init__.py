@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from fl_audit.api.promises import account, calibrate, epsilon_star, lower_bound
     from fl_audit.api.running import RunError, run_audit
     from fl_audit.api.stored_run import Run, read_run
-    from fl_audit.canaries.bounds import one_run_bound
+    from fl_audit.audits.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
-    from fl_audit.evidence.belief.verdict import Verdict
     from fl_audit.privacy.accounting import Accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import (
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         gaussian_rounds,
     )
     from fl_audit.privacy.guarantee import Guarantee, guarantee
+    from fl_audit.verdict.verdict import Verdict
 
 __all__ = [
     "Accountant",

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from fl_audit.errors import InputError, in_a_line, require
 
-_PAPER = "experiments.reproductions.bernau2019"
+_PAPER = "fl_audit.experiments.reproductions.bernau2019"
 MOVED = {
     ("data set", "lfw"): f"{_PAPER}.faces:lfw",
     ("data set", "collab"): f"{_PAPER}.collab:collab",

@@ -12,30 +12,30 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from fl_audit.adversaries.noise_meter import sampled_places
-from fl_audit.adversaries.residuals import ResidualsLayout
 from fl_audit.arrays import Floats
-from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game.columns import Columns
-from fl_audit.game.contributing import private_steps
-from fl_audit.game.game import Game, load_game, number_of_directions
-from fl_audit.game.initial_weights import InitialWeights, starting_models
-from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import Made, View, kept_of
+from fl_audit.epsilon_star.epsilon_star import StarSettings
+from fl_audit.federation.columns import Columns
+from fl_audit.federation.contributing import private_steps
+from fl_audit.federation.game import Game, load_game, number_of_directions
+from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
+from fl_audit.server import evaluator as evaluation
+from fl_audit.server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
+from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
+from fl_audit.strategies.contributors import Roster
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.inquiries import AccountantNotes
+from fl_audit.strategies.insider_inquiry import CanaryInquiry, InsiderInquiry, ScoreInquiry, TargetInquiry
+from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
+from fl_audit.verdict.noise_meter import sampled_places
+from fl_audit.verdict.residuals import ResidualsLayout
 from fl_audit.worlds import WorldBatch, waves
-from server import evaluator as evaluation
-from server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
-from server.watched_grid import WatchedGrid, call_the_roll
-from strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
-from strategies.contributors import Roster
-from strategies.dp_strategy import DPStrategy
-from strategies.inquiries import AccountantNotes
-from strategies.insider_inquiry import CanaryInquiry, InsiderInquiry, ScoreInquiry, TargetInquiry
-from strategies.loss_queries import FederatedLosses, LossQueries
 
 _Inquiry = InsiderInquiry | ScoreInquiry | TargetInquiry | CanaryInquiry | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""

@@ -1,7 +1,7 @@
 """The observer of releases: what is found in released models, from outputs and losses alone.
 
 Each finding is a function of a release that gives columns of the run's tables. Where members' losses
-stay with their owners, `strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership
+stay with their owners, `fl_audit.strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership
 attacks need single losses and pool members' all the same. Early stopping chooses among the releases by these losses.
 """
 
@@ -18,18 +18,18 @@ import torch
 from flwr.app import ArrayRecord
 from torch import Tensor
 
-from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
+from fl_audit.audits.membership.loss import membership_attack, record_membership_guess
+from fl_audit.epsilon_star.empirical_star import area_under_roc, threshold_counts
+from fl_audit.epsilon_star.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.errors import require
-from fl_audit.evidence.star.empirical_star import area_under_roc, threshold_counts
-from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
-from fl_audit.game.columns import Columns
-from fl_audit.game.game import Game
-from fl_audit.game.membership import Membership
+from fl_audit.federation.columns import Columns
+from fl_audit.federation.game import Game
+from fl_audit.federation.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, unpack
+from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import SeededChallenger
 
 _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 

@@ -10,15 +10,15 @@ import torch
 from scipy.special import expit, logit
 from torch import Tensor
 
-from fl_audit.adversaries.membership.confidence import Queries, label_log_probability, scaled_confidence
-from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.audits.membership.confidence import Queries, label_log_probability, scaled_confidence
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.encoding import Attribute
-from fl_audit.game.columns import Columns, Table, nan_columns
-from fl_audit.game.game import Game
-from fl_audit.game.membership import Membership
+from fl_audit.federation.columns import Columns, Table, nan_columns
+from fl_audit.federation.game import Game
+from fl_audit.federation.membership import Membership
+from fl_audit.server.evaluator import EvaluatedRelease
 from fl_audit.worlds import WorldBatch
-from server.evaluator import EvaluatedRelease
 
 WORLD_FINDINGS = (
     "test_accuracy",

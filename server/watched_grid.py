@@ -7,12 +7,12 @@ from itertools import islice
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fl_audit.game.game import Game
+from fl_audit.federation.game import Game
 from fl_audit.protocol import Key, Query, Record
-from strategies.contributors import Roster
-from strategies.errors import FederationError
-from strategies.grids import GridAround
-from strategies.replies import reason_line
+from fl_audit.strategies.contributors import Roster
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.grids import GridAround
+from fl_audit.strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
 _START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first

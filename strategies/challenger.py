@@ -11,11 +11,11 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.canaries.directions import canary_coin
-from fl_audit.game.columns import Columns
-from fl_audit.game.game import Game
-from fl_audit.game.membership import Membership, WhoIsIn
-from fl_audit.game.randomised import randomised_records, record_pair
+from fl_audit.audits.canaries.directions import canary_coin
+from fl_audit.federation.columns import Columns
+from fl_audit.federation.game import Game
+from fl_audit.federation.membership import Membership, WhoIsIn
+from fl_audit.federation.randomised import randomised_records, record_pair
 from fl_audit.randomness import Purpose, generator
 from fl_audit.worlds import WorldBatch
 

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Floats32, Integers
-from fl_audit.game.public import PublicGame
+from fl_audit.federation.public import PublicGame
 from fl_audit.learning.stacking import cached_rows
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.protocol import Key, pack_participation
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.replies import read_array
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import SeededChallenger
-from strategies.errors import FederationError
-from strategies.replies import read_array
 
 
 @dataclass(frozen=True)

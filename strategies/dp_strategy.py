@@ -21,20 +21,20 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Integers
-from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import Made, SideInformation, Step
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.seen import Made, SideInformation, Step
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.privacy.matrices import strategy_matrix
 from fl_audit.protocol import Key, Record, models_key
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.contributors import Call, Received, ReceivedContribution, Roster, call_of, receive
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.inquiries import TRAIN, Inquiry, More, Transcript
+from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import SeededChallenger
-from strategies.contributors import Call, Received, ReceivedContribution, Roster, call_of, receive
-from strategies.errors import FederationError
-from strategies.inquiries import TRAIN, Inquiry, More, Transcript
-from strategies.replies import Answer, read_replies
 
 _ROUNDING = 1e-3  # share by which sums of 32-bit numbers may exceed what they would be exactly
 

@@ -15,14 +15,14 @@ from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
-from fl_audit.game.columns import Columns
-from fl_audit.game.seen import Made, Step
+from fl_audit.federation.columns import Columns
+from fl_audit.federation.seen import Made, Step
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import PrivateSteps
 from fl_audit.protocol import Key, Record
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.replies import Answer
 from fl_audit.worlds import WorldBatch
-from strategies.errors import FederationError
-from strategies.replies import Answer
 
 _ROUNDING = 1e-9
 TRAIN = "train"  # kind of the messages that ask for contributions

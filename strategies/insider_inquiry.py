@@ -8,22 +8,22 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Message
 
-from fl_audit.adversaries.residuals import Residuals, ResidualsLayout
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL
-from fl_audit.game.canaries import directions_read, parts
-from fl_audit.game.columns import Columns
-from fl_audit.game.contributing import private_steps
-from fl_audit.game.game import Game
-from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import show
+from fl_audit.audits.canaries.canaries import directions_read, parts
+from fl_audit.audits.identifiability.laws import SMALLEST_SIGNAL
+from fl_audit.federation.columns import Columns
+from fl_audit.federation.contributing import private_steps
+from fl_audit.federation.game import Game
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.seen import show
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.inquiries import TRAIN, Inquiry, More, Transcript, WriteMessage
+from fl_audit.strategies.replies import Answer, read_array
+from fl_audit.verdict.residuals import Residuals, ResidualsLayout
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import SeededChallenger
-from strategies.inquiries import TRAIN, Inquiry, More, Transcript, WriteMessage
-from strategies.replies import Answer, read_array
 
 _OBSERVE = f"query.{Query.OBSERVE}"
 

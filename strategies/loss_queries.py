@@ -19,16 +19,16 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.star import loss_moments as moments
-from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.evidence.star.loss_moments import LossRange, ScoreMoments
-from fl_audit.game.columns import Columns
+from fl_audit.epsilon_star import loss_moments as moments
+from fl_audit.epsilon_star.epsilon_star import StarSettings
+from fl_audit.epsilon_star.loss_moments import LossRange, ScoreMoments
+from fl_audit.federation.columns import Columns
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.inquiries import Inquiry, More, Transcript, WriteMessage
+from fl_audit.strategies.replies import Answer, read_array
 from fl_audit.worlds import WorldBatch
-from strategies.errors import FederationError
-from strategies.inquiries import Inquiry, More, Transcript, WriteMessage
-from strategies.replies import Answer, read_array
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
 _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}

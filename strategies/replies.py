@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fl_audit.packing import unpack
 from fl_audit.protocol import Key, Record
-from strategies.errors import FederationError
+from fl_audit.strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
 

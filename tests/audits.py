@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.plan import AuditPlan
 
 MakePlan = Callable[..., AuditPlan]
 

@@ -15,10 +15,10 @@ from PIL import Image
 from threadpoolctl import threadpool_limits
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
 from fl_audit.report import style
 from fl_audit.report.page import html, writing
 

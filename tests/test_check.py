@@ -13,15 +13,15 @@ import pytest
 from audits import MakePlan, small_settings
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.names import Engine
-from experiments.runs.check import check_json, check_plan
-from experiments.runs.config import parse_config
-from experiments.runs.footprint import footprint
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.check import check_json, check_plan
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.footprint import footprint
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.game import load_game
 
 CONFIG = """
 [data]

@@ -13,15 +13,15 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from experiments.cli.main import app, main
-from experiments.runs.config_file import load_config
-from experiments.runs.plan import resolve
-from experiments.runs.run_directory import public_part
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.partition import select_records
+from fl_audit.experiments.cli.main import app, main
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run_directory import public_part
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.scores import rho_alpha
 
@@ -116,17 +116,19 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     class Contents(NamedTuple):
         summary: dict[str, str]
 
-    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "violated"}))
-    monkeypatch.setattr("fl_audit.report.page.first_screen.summary_table", lambda _: "")
+    monkeypatch.setattr("fl_audit.experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "violated"}))
+    monkeypatch.setattr("fl_audit.audits.first_screen.summary_table", lambda _: "")
     arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4
     finished = ["report", str(tmp_path / "finished")]
-    monkeypatch.setattr("experiments.cli.run.require_run", lambda _: None)
-    monkeypatch.setattr("experiments.runs.run.rebuild_report", lambda *_, **__: Contents({"verdict": "violated"}))
+    monkeypatch.setattr("fl_audit.experiments.cli.run.require_run", lambda _: None)
+    monkeypatch.setattr(
+        "fl_audit.experiments.runs.run.rebuild_report", lambda *_, **__: Contents({"verdict": "violated"})
+    )
     assert CliRunner().invoke(app, finished).exit_code == 0
     assert CliRunner().invoke(app, [*finished, "--fail-on-violation"]).exit_code == 4
-    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "consistent"}))
+    monkeypatch.setattr("fl_audit.experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "consistent"}))
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 0
 
 

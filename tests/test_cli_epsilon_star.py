@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.cli.main import main
-from experiments.reproductions.negoescu2023.simulation import SimulationSettings, _true_epsilon_star, simulate, summary
-from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
+from fl_audit.epsilon_star.epsilon_star import parametric_epsilon_star
+from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.reproductions.negoescu2023.simulation import (
+    SimulationSettings,
+    _true_epsilon_star,
+    simulate,
+    summary,
+)
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.runs.config import parse_config
-from experiments.runs.plan import resolve
-from experiments.studies.client_accuracy import WAYS, Way, accuracy_figure, conclusions, federations, settings
 from fl_audit.adjacency import Unit
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.studies.client_accuracy import WAYS, Way, accuracy_figure, conclusions, federations, settings
 from fl_audit.mechanisms.noise import CorrelatedGaussian
 from fl_audit.report.style import to_png
 

@@ -18,7 +18,7 @@ SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments")
 
 OPEN = {
     "fl_audit/learning/model_faults.py": "layers of any module",
-    "experiments/studies/coverage_laws.py": "words for what is played",
+    "tests/validation/coverage_laws.py": "words for what is played",
     "experiments/exports/trackers.py": "values of a JSON file",
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "experiments/runs/local_engine.py": "what a client app returned",
@@ -27,10 +27,10 @@ OPEN = {
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",
-    "fl_audit/evidence/findings/promise.py": "tuples of events of any length",
-    "fl_audit/report/words_of_tests.py": "ways to write a number, as templates name them",
+    "fl_audit/audits/common/findings_promise.py": "tuples of events of any length",
+    "fl_audit/verdict/words_of_tests.py": "ways to write a number, as templates name them",
     "fl_audit/report/wording.py": "values of any type",
-    "experiments/zoo/mechanism.py": "kinds of dtypes of numpy",
+    "tests/validation/zoo/mechanism.py": "kinds of dtypes of numpy",
     "strategies/games/subject.py": "objects of an app",
     "strategies/review/records.py": "nodes of Python code",
 }

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.report.wording import Reading
 
 

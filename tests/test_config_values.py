@@ -8,10 +8,10 @@ from audits import small_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.config_errors import shown
-from experiments.runs.config_file import load_config
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.config_errors import shown
+from fl_audit.experiments.runs.config_file import load_config
 
 FIELDS = [
     (section, str(field.alias), field)

@@ -16,9 +16,9 @@ import server
 import strategies
 
 # The apps of examples start federations where they are imported.
-APART = "experiments.examples."
-# What fills a field of `experiments.zoo.mechanism.Mechanism` takes what that class says.
-PARTS = "experiments.zoo.parts"
+APART = "fl_audit.experiments.examples."
+# What fills a field of `tests.validation.zoo.mechanism.Mechanism` takes what that class says.
+PARTS = "tests.validation.zoo.parts"
 
 
 def modules() -> Iterator[str]:

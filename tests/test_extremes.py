@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import typer
 
-from experiments.cli.main import app, main
-from experiments.exports.trackers import to_mlflow
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.image_folders import ImageSettings
 from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import app, main
+from fl_audit.experiments.exports.trackers import to_mlflow
 from fl_audit.whole_files import whole_file
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]

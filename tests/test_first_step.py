@@ -6,9 +6,9 @@ import pytest
 import torch
 from audits import MakePlan
 
-from experiments.runs.first_step import require_finite_steps
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.first_step import require_finite_steps
+from fl_audit.federation.game import load_game
 
 DEEP = {"model": {"name": "dense-3x100"}}
 PLAIN = {

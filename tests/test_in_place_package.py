@@ -15,10 +15,10 @@ pytestmark = pytest.mark.xdist_group("small package")
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib", "pyarrow", "filelock")
 CLIENTS = {
-    "canary": "from clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
-    "budget": "from clients.budget import budget_mod; from fl_audit.privacy.terms import TrainingTerms",
+    "canary": "from fl_audit.clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
+    "budget": "from fl_audit.clients.budget import budget_mod; from fl_audit.privacy.terms import TrainingTerms",
     "in-place": (
-        "from strategies.games import Audit, StatedClaim, held, insider; "
+        "from fl_audit.strategies.games import Audit, StatedClaim, held, insider; "
         "Audit(StatedClaim('add-remove-client', epsilon=4.0, delta=1e-5)).insider()"
     ),
 }

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from experiments.cli import init as command
-from experiments.cli.main import app
-from experiments.runs.config.described import settings
-from experiments.runs.config_file import load_config
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli import init as command
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.config_file import load_config
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import fl_audit as fa
-from experiments.cli.main import app
-from experiments.runs.config import parse_config
-from experiments.runs.laws import law_of
-from experiments.runs.plan import calibrated_multiplier
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.partition import select_records
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.laws import law_of
+from fl_audit.experiments.runs.plan import calibrated_multiplier
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")

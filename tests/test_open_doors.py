@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from audits import small_settings
 
-from experiments.runs.config import parse_config
-from experiments.runs.plan import resolve
-from fl_audit.adversaries.membership.attacks import ModelAnswers, attack_scores
-from fl_audit.adversaries.membership.names import Attack
+from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.audits.membership.names import Attack
+from fl_audit.audits.sections import own_section
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
-from fl_audit.game.membership import Membership
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.report.sections.registry import own_section
 from fl_audit.user_modules import MOVED, import_function
 
 MODULE = """
@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
 from fl_audit.report.finding import Section
-from fl_audit.report.sections.law import ORIGIN
+from fl_audit.audits.common.sections_law import ORIGIN
 
 seen = []
 

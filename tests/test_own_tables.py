@@ -10,17 +10,17 @@ import pytest
 from own_tables import LABEL, write_table
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.names import Engine
-from experiments.runs.cautions import cautions_of
-from experiments.runs.config_file import load_config
-from experiments.runs.plan import data_spec, resolve
-from experiments.runs.run import run_audit
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.columns import column_lines, is_number
 from fl_audit.data.records import Source
 from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cautions import cautions_of
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.plan import data_spec, resolve
+from fl_audit.experiments.runs.run import run_audit
 
 
 @pytest.fixture(autouse=True)

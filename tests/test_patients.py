@@ -11,17 +11,17 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.names import Engine
-from experiments.runs.cautions import cautions_of
-from experiments.runs.config_file import load_config
-from experiments.runs.plan import resolve
-from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.adjacency import Unit
-from fl_audit.game.game import load_game
+from fl_audit.audits.common.sections_promise import person_text
+from fl_audit.audits.first_screen import first_screen, summary_table
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cautions import cautions_of
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.federation.game import load_game
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.first_screen import first_screen, summary_table
-from fl_audit.report.sections.promise import person_text
 
 ROWS, PATIENTS = 300, 80
 FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--worlds", "4", "--rounds", "2")

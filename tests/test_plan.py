@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.laws import rounds_of, sampling_rate
-from experiments.runs.plan import AuditPlan
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.laws import rounds_of, sampling_rate
+from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.privacy.renyi import RDP_ORDERS
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from audits import MakePlan, small_settings
 
-from experiments.runs.config import parse_config
-from experiments.runs.plan import resolve
-from experiments.runs.run import require_playable
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import require_playable
+from fl_audit.federation.game import load_game
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint

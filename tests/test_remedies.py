@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from workbooks import write_workbook
 
 import fl_audit
-from experiments.cli.main import app
-from experiments.runs import plan
-from experiments.runs.config.described import settings
-from experiments.runs.new_config import TABLE_OPTIONS
 from fl_audit.data import catalogue, columns
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs import plan
+from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.new_config import TABLE_OPTIONS
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")

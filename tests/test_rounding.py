@@ -76,7 +76,7 @@ def test_nobody_else_writes_an_interval():
     assert joined.search('f"{low:.4g} to {high:.4g}"')
     assert joined.search('f"{percent(first.low)} to {percent(first.high)}"')
     root = Path(__file__).parents[1]
-    places = [root / name for name in ("fl_audit/report", "fl_audit/api", "fl_audit/evidence", "experiments/cli",
+    places = [root / name for name in ("fl_audit/report", "fl_audit/api", "fl_audit/audits/common", "experiments/cli",
                                        "experiments/sweeps", "experiments/runs", "strategies")]  # fmt: skip
     sources = [file for place in places for file in sorted(place.rglob("*.py"))]
     assert len(sources) > 80

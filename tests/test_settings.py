@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.config.described import settings
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.config.described import settings
 
 
 def test_every_key_is_explained_in_one_line() -> None:

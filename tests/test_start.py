@@ -28,7 +28,7 @@ COMMANDS = {
 
 PROGRAM = f"""
 import contextlib, io, json, sys
-from experiments.cli.main import main
+from fl_audit.experiments.cli.main import main
 
 found = {{}}
 for command in json.loads(sys.argv[1]):
@@ -40,7 +40,7 @@ for command in json.loads(sys.argv[1]):
         except SystemExit as ended:
             status = ended.code or 0
     found[command] = [status, [name for name in {HEAVY} if name in sys.modules]]
-import clients.app
+import fl_audit.clients.app
 from fl_audit.data.catalogue import DataSpec, load_source
 
 load_source(DataSpec("breast-cancer"))

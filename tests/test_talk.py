@@ -13,11 +13,11 @@ from click.shell_completion import ShellComplete
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from experiments import talk
-from experiments.cli.main import app
-from experiments.runs import progress
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.experiments import talk
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs import progress
 
 CONFIG = """
 [data]

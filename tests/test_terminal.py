@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import talk
-from experiments.terminal import PlainConsole
+from fl_audit.experiments import talk
+from fl_audit.experiments.terminal import PlainConsole
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 
@@ -59,7 +59,7 @@ def test_commands_print_a_table_of_any_names_in_any_encoding(tmp_path: Path, enc
     environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def printed(*arguments: str) -> bytes:
-        command = [sys.executable, "-m", "experiments.cli.main", *arguments]
+        command = [sys.executable, "-m", "fl_audit.experiments.cli.main", *arguments]
         ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout + ended.stderr

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.names import Engine
-from experiments.runs.check import check_plan
-from experiments.runs.config import parse_config
-from experiments.runs.config_file import load_values
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import run_audit
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.game.probe_records import probe_records
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.check import check_plan
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.config_file import load_values
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked import StackedModel
-from strategies.errors import FederationError
+from fl_audit.strategies.errors import FederationError
 
 LARGEST = 59
 MODELS = """

@@ -11,8 +11,8 @@ import pytest
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError
+from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import Portable, import_user_module, search_last
-from strategies.errors import FederationError
 
 ROOT = Path(__file__).parents[1]
 CONFIG = """
@@ -75,7 +75,7 @@ def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProc
 
 
 def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
-    program = "from experiments.cli.main import main\nmain()\n"
+    program = "from fl_audit.experiments.cli.main import main\nmain()\n"
     # The model is refused after all parties of the federation have been imported, and theirs has been found.
     ran = python(program, theirs, "run", "audit.toml", "--engine", "local", "--set", "model.name=my_models:NUMBER")
     assert (ran.returncode, ran.stdout) == (2, "")

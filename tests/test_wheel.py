@@ -41,7 +41,9 @@ def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
     packages = {"fl_audit", "clients", "server", "strategies", "experiments"}
     assert {entry.name for entry in installed.iterdir()} == packages | {information.name}
     assert (installed / "fl_audit" / "py.typed").is_file()
-    assert (information / "entry_points.txt").read_text() == "[console_scripts]\nfl-audit = experiments.cli.main:main\n"
+    assert (
+        information / "entry_points.txt"
+    ).read_text() == "[console_scripts]\nfl-audit = fl_audit.experiments.cli.main:main\n"
     there = files(installed, packages)
     kept = {path for path in files(ROOT, packages) if path.parts[0] != "experiments" or path.parts[1] not in APART}
     assert there == kept
@@ -69,10 +71,10 @@ def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, 
     (tmp_path / "experiments" / "__init__.py").write_text(TRAP)
     code = (
         f"import sys; sys.path.insert(0, {str(installed)!r})\n"
-        "from experiments.cli.main import main\n"
+        "from fl_audit.experiments.cli.main import main\n"
         "import fl_audit\n"
         f"assert fl_audit.__file__.startswith({str(installed)!r}), fl_audit.__file__\n"
-        "from experiments.runs.config_file import load_config\n"
+        "from fl_audit.experiments.runs.config_file import load_config\n"
         "from pathlib import Path\n"
         f"load_config(Path({str(installed)!r}) / 'experiments' / 'configs' / 'demo.toml')\n"
         "sys.argv = 'fl-audit account --noise-multiplier 9.95 --delta 0.001 --rounds 30 --accountant gdp'.split()\n"

@@ -17,7 +17,7 @@ from mkdocs.structure.files import Files
 from typer.main import get_command
 
 if TYPE_CHECKING:
-    from experiments.runs.config.described import Setting
+    from fl_audit.experiments.runs.config.described import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
 LOGGER = get_plugin_logger("generated")
@@ -51,7 +51,7 @@ def on_files(files: Files, **_: Any) -> Files:
     Files
         The same.
     """
-    from experiments.reproductions.publish import stale_pages
+    from fl_audit.experiments.reproductions.publish import stale_pages
 
     for line in stale_pages(ROOT / "docs" / "papers"):
         LOGGER.warning("papers: %s; reproduce and publish it again", line)
@@ -84,8 +84,8 @@ def settings() -> str:
 
     A list and no table: it fits a phone.
     """
-    from experiments.runs.config import RunConfig
-    from experiments.runs.config.described import settings as described
+    from fl_audit.experiments.runs.config import RunConfig
+    from fl_audit.experiments.runs.config.described import settings as described
 
     parts = []
     for section, field in RunConfig.model_fields.items():
@@ -115,7 +115,7 @@ def _setting_row(setting: "Setting") -> str:
 
 def commands() -> str:
     """Return the help of `fl-audit` and of each of its commands."""
-    from experiments.cli.main import app
+    from fl_audit.experiments.cli.main import app
 
     program = get_command(app)
     assert isinstance(program, click.Group), "fl-audit has commands"

@@ -24,17 +24,17 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from experiments.names import Engine
-from experiments.runs.config_file import load_config
-from experiments.runs.plan import resolve
-from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.page.first_screen import Fact
+from fl_audit.audits.first_screen import Fact
+from fl_audit.audits.sections import SECTIONS
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.report.page.stylesheet import STYLESHEET
-from fl_audit.report.sections.registry import SECTIONS
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.worlds import WorldBatch
-from strategies.dp_strategy import DPStrategy
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -154,7 +154,7 @@ def _blocks(page: str) -> dict[str, str]:
 
 
 def _fl_audit(directory: Path, *words: str) -> None:
-    command = [sys.executable, "-m", "experiments.cli.main", *words]
+    command = [sys.executable, "-m", "fl_audit.experiments.cli.main", *words]
     subprocess.run(command, cwd=directory, check=True, timeout=900, stdout=subprocess.DEVNULL)
 
 
@@ -199,7 +199,7 @@ def _live(runs: Path, out: Path) -> None:
     """Follow the tutorial on a federation of hospitals, with its mistake."""
     place = runs / "live"
     if not (place / "canaries" / "report.html").exists():
-        command = [sys.executable, "-m", "experiments.examples.loopback", str(place), "--added", "0.1"]
+        command = [sys.executable, "-m", "fl_audit.experiments.examples.loopback", str(place), "--added", "0.1"]
         subprocess.run(command, cwd=ROOT, check=True, timeout=900, stdout=subprocess.DEVNULL)
         _fl_audit(place, "live", "canaries", "--coins", "coins")
     _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)
@@ -215,7 +215,7 @@ def _promise(runs: Path, out: Path) -> None:
 
 def _study(part: str, runs: Path, out: Path) -> None:
     """Draw a part of the study of reconstruction; digits of MNIST where FL_AUDIT_DATA has them."""
-    command = [sys.executable, "-m", "experiments.studies.reconstruction", "--only", part, "--out", str(runs)]
+    command = [sys.executable, "-m", "fl_audit.experiments.studies.reconstruction", "--only", part, "--out", str(runs)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=1800, stdout=subprocess.DEVNULL)
     _write_small(Image.open(runs / f"{part}.png"), out)
 

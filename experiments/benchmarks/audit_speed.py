@@ -1,6 +1,6 @@
 """Time of a world of whole audits on both engines, beside its floor, the published code, and the targets.
 
-    python -m experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--worlds N] [--repeat N]
+    python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--worlds N] [--repeat N]
 
 Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
 (n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from experiments.cli.main import guarded
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import progress_bar
-from experiments.runs.run import run_audit
-from experiments.studies.chores import parser_of, table_of
-from fl_audit.game.game import load_game
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.federation.game import load_game
 
 _ROUNDS, _PASSES = 30, 3
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}

@@ -1,6 +1,6 @@
 """DP-FedAvg beside Flower's own FedAvg, pfl-research and a plain torch loop, in one run.
 
-    python -m experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...]
+    python -m fl_audit.experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...]
 
 A thousand clients of 50 random records train 784-128-10, 50 of them in a round, each for one epoch in batches of 10.
 Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured where `--pfl` names the
@@ -27,14 +27,14 @@ from flwr.app import ConfigRecord
 from rich.console import Console
 from torch import nn
 
-from experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
-from experiments.cli.main import guarded
-from experiments.runs.cluster.access import RayOptions, usable_cores
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.cluster.access import RayOptions, usable_cores
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.studies.chores import parser_of, table_of
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_WORLDS = 50

@@ -1,6 +1,6 @@
 """Clipped gradient sums of stacked worlds, beside the plain batch gradient and beside Opacus, in one run.
 
-    python -m experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
+    python -m fl_audit.experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
 
 The last two networks are a user's own. Plain is the non-private gradient of the summed loss, of the same worlds and
 examples: `torch.func` over all worlds at once or torch's own backward pass world by world, whichever is faster. Opacus
@@ -19,13 +19,13 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from experiments.cli.main import guarded
-from experiments.studies.chores import parser_of, table_of, turns
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 
 _NORM = 3.0
-_OWN = "experiments.benchmarks.own_networks"
+_OWN = "fl_audit.experiments.benchmarks.own_networks"
 
 
 class GradientSpeedSetting(NamedTuple):

@@ -1,6 +1,6 @@
 """Local training of a client, in one world and in many, beside a plain torch loop, in one run.
 
-    python -m experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
+    python -m fl_audit.experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
 
 A client update is one local epoch of a client on its own records, from the round's model to the clipped difference. The
 plain loop does the same with `torch.optim.SGD`, one world after the other. All ways take turns, so that they see the
@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor, nn
 
-from experiments.cli.main import guarded
-from experiments.studies.chores import parser_of, table_of, turns
 from fl_audit.arrays import Integers
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import parser_of, table_of, turns
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel

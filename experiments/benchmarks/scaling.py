@@ -1,6 +1,6 @@
 """Two batches at a time against one, and peak memory against the number of worlds.
 
-    python -m experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
+    python -m fl_audit.experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
         [--part concurrency|memory|membership|clients]
 
 Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on two client processes, against the same
@@ -32,13 +32,13 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from experiments.benchmarks.audit_speed import configuration
-from experiments.cli.main import guarded
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.benchmarks.audit_speed import configuration
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.studies.chores import parser_of, table_of
 
 _WORLDS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
@@ -81,7 +81,7 @@ def _peak_memory(config: dict[str, Any]) -> float:
 def _command(config: dict[str, Any], scratch: str, *words: str) -> list[str]:
     """Write a configuration, and return the command that plays it in a process of its own."""
     (Path(scratch) / "audit.json").write_text(json.dumps(config))
-    return [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch, *words]
+    return [sys.executable, "-m", "fl_audit.experiments.benchmarks.scaling", "--child", scratch, *words]
 
 
 def _resident(pid: int) -> float:

@@ -1,6 +1,6 @@
 """Shadow models trained as worlds of a membership run, beside a plain torch loop with the same optimizer.
 
-    python -m experiments.benchmarks.shadow_speed [--quick] [--repeat N]
+    python -m fl_audit.experiments.benchmarks.shadow_speed [--quick] [--repeat N]
 
 One client holds all records; in every world about half of them are in. A world trains for some epochs with Adam in
 batches of 64, as a shadow model does. Loop and worlds train on the same members in the same batches, in turns, each in
@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor
 
-from experiments.cli.main import guarded
-from experiments.studies.chores import parser_of, played, table_of
 from fl_audit.arrays import Integers
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import parser_of, played, table_of
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel

@@ -17,8 +17,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from experiments.runs.cluster.access import RayOptions, ray_for
-from experiments.talk import settle_flower
+from fl_audit.experiments.runs.cluster.access import RayOptions, ray_for
+from fl_audit.experiments.talk import settle_flower
 
 app = ClientApp()
 

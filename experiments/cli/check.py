@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from experiments.cli import options
-from experiments.cli.options import switch
-from experiments.names import Engine
 from fl_audit.errors import choice
+from fl_audit.experiments.cli import options
+from fl_audit.experiments.cli.options import switch
+from fl_audit.experiments.names import Engine
 
 if TYPE_CHECKING:
-    from experiments.runs.check import Check
-    from experiments.runs.probe import Probe
+    from fl_audit.experiments.runs.check import Check
+    from fl_audit.experiments.runs.probe import Probe
 
 _MEGABYTE = 2**20
 
@@ -29,14 +29,14 @@ def check(
     of the first worlds are played in this process, to estimate time and memory.
     """
     chosen = choice(Engine, "--engine", engine)
-    from experiments.runs.config_file import load_config
+    from fl_audit.experiments.runs.config_file import load_config
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
-    from experiments.runs.progress import at_work
+    from fl_audit.experiments.runs.progress import at_work
 
     with at_work("getting ready"):
-        from experiments.runs.check import check_json, check_plan
-        from experiments.runs.plan import resolve
+        from fl_audit.experiments.runs.check import check_json, check_plan
+        from fl_audit.experiments.runs.plan import resolve
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
@@ -48,7 +48,7 @@ def check(
     from rich.table import Table
     from rich.text import Text
 
-    from experiments.terminal import console
+    from fl_audit.experiments.terminal import console
 
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
@@ -119,9 +119,9 @@ def _findable(found: "Check") -> str:
             f"{worlds} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    from fl_audit.evidence.belief.family import DETECTION_POWER
-    from fl_audit.evidence.belief.noise_estimate import BREACH
     from fl_audit.report.wording import number_text, percent
+    from fl_audit.verdict.family import DETECTION_POWER
+    from fl_audit.verdict.noise_estimate import BREACH
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"

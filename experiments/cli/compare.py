@@ -4,13 +4,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from experiments.cli.options import JsonOption, argument, option, print_json
 from fl_audit.errors import InputError, choice
+from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from experiments.comparisons.rows import RunRow
+    from fl_audit.experiments.comparisons.rows import RunRow
 
 _NAMES, _CELL = 29, 10
 """Widths of the column of names and of that of a run: five runs stand beside each other in 80 characters."""
@@ -24,12 +24,12 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Set finished runs side by side: promise, what was shown, accuracy and Epsilon*."""
-    from experiments.comparisons.rows import differences, rows
+    from fl_audit.experiments.comparisons.rows import differences, rows
 
     found = rows(runs)
     if plot is not None:
-        from experiments.comparisons.figure import comparison_figure
-        from experiments.figures.paths import save_figure
+        from fl_audit.experiments.comparisons.figure import comparison_figure
+        from fl_audit.experiments.figures.paths import save_figure
 
         save_figure(comparison_figure(found), plot)
     if as_json:
@@ -44,9 +44,9 @@ def _print(found: "list[RunRow]") -> None:
     """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
     from rich.table import Column, Table
 
-    from experiments.comparisons.rows import differences
-    from experiments.talk import printable
-    from experiments.terminal import console as console_for
+    from fl_audit.experiments.comparisons.rows import differences
+    from fl_audit.experiments.talk import printable
+    from fl_audit.experiments.terminal import console as console_for
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -115,8 +115,8 @@ def export(
     if choice(_Target, "--to", to) is _Target.BADGE:
         _write_badge(runs, Path(out))
         return
-    from experiments.exports.trackers import to_mlflow, to_tensorboard
     from fl_audit.api.stored_run import read_run
+    from fl_audit.experiments.exports.trackers import to_mlflow, to_tensorboard
 
     for run in [read_run(path) for path in runs]:
         if to == _Target.TENSORBOARD:
@@ -129,7 +129,7 @@ def _write_badge(runs: list[Path], out: Path) -> None:
     """Draw the verdict of a run; its tables, which take a second to import, are not needed."""
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
-    from experiments.exports.badge import badge
+    from fl_audit.experiments.exports.badge import badge
     from fl_audit.whole_files import read_summary, whole_file
 
     summary = read_summary(runs[0])

@@ -4,17 +4,17 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from experiments.cli.number_files import columns_for, read_numbers
-from experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
-from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.epsilon_star.methods import StarMethod
 from fl_audit.errors import InputError, choice
-from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.experiments.cli.number_files import columns_for, read_numbers
+from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
+from fl_audit.statistics.methods import BoundMethod, ScoreLaw
 
 if TYPE_CHECKING:
-    from fl_audit.canaries.bounds import OneRunBound
-    from fl_audit.evidence.bounds.lower_bounds import LowerBound
-    from fl_audit.evidence.star.star_estimate import StarEstimate
+    from fl_audit.audits.canaries.bounds import OneRunBound
+    from fl_audit.epsilon_star.star_estimate import StarEstimate
+    from fl_audit.statistics.lower_bounds import LowerBound
 
 _METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""
@@ -71,7 +71,7 @@ def bound(
     members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
-        from fl_audit.canaries.bounds import one_run_bound
+        from fl_audit.audits.canaries.bounds import one_run_bound
 
         # Unless one is named, those that hold for any mechanism.
         is_open = method is None and not as_json
@@ -83,7 +83,7 @@ def bound(
         else:
             _print_one_run(of_canaries, f"{title} canaries of one run")
         return
-    from fl_audit.evidence.bounds.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
+    from fl_audit.statistics.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
 
     if as_json or method is not None:
         found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
@@ -145,14 +145,14 @@ def epsilon_star(
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
     import numpy as np
 
-    from experiments.runs.progress import at_work
-    from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
+    from fl_audit.epsilon_star.star_estimate import estimate_epsilon_star
+    from fl_audit.experiments.runs.progress import at_work
 
     chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        from experiments.figures.paths import require_figure_path
+        from fl_audit.experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
     names = columns_for(column)
@@ -162,8 +162,8 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
-        from experiments.figures.paths import save_figure
-        from experiments.figures.promise import epsilon_star_figure
+        from fl_audit.experiments.figures.paths import save_figure
+        from fl_audit.experiments.figures.promise import epsilon_star_figure
 
         save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:

@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, argument, option, print_json, switch
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.names import RecordAxes
 from fl_audit.errors import InputError, expanded_path, require, require_number
+from fl_audit.experiments.cli.options import (
+    ADJACENCY_HELP,
+    DataDirOption,
+    JsonOption,
+    argument,
+    option,
+    print_json,
+    switch,
+)
 
 if TYPE_CHECKING:
-    from experiments.runs.config.described import Setting
+    from fl_audit.experiments.runs.config.described import Setting
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
@@ -81,8 +89,8 @@ def init(
     for word in missing or []:
         is_list = word.startswith("[") and word.endswith("]")
         require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-    from experiments.runs.new_config import Wishes, config_or_remedies
-    from experiments.runs.progress import at_work
+    from fl_audit.experiments.runs.new_config import Wishes, config_or_remedies
+    from fl_audit.experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
     if skip_lines is not None:
@@ -112,8 +120,8 @@ def init(
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return data and label, with what no option says asked for, where somebody is there."""
-    from experiments.runs.new_config import data_name, in_options
     from fl_audit.data.tables import column_names
+    from fl_audit.experiments.runs.new_config import data_name, in_options
 
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
@@ -148,7 +156,7 @@ def _asked_target() -> tuple[str, float]:
 
 def _complete_place(incomplete: str) -> list[str]:
     """Return the sections and keys that a word may go on with."""
-    from experiments.runs.config.described import settings as described
+    from fl_audit.experiments.runs.config.described import settings as described
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
@@ -160,7 +168,7 @@ def settings(
     as_json: JsonOption = False,
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts."""
-    from experiments.runs.config.described import settings as described
+    from fl_audit.experiments.runs.config.described import settings as described
 
     found = described(place)
     if as_json:

@@ -8,19 +8,19 @@ from typing import Annotated, NoReturn
 import typer
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments import talk
-from experiments.cli import options
-from experiments.cli.check import check
-from experiments.cli.compare import compare, export
-from experiments.cli.evidence import bound, epsilon_star
-from experiments.cli.init import init, settings
-from experiments.cli.options import PlainCommand, PlainGroup, option, switch
-from experiments.cli.promise import account, calibrate
-from experiments.cli.run import demo, replay, report, run
-from experiments.cli.strategy import live, review, strategy
-from experiments.cli.sweep import reproduce, sweep
-from experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.errors import InputError
+from fl_audit.experiments import talk
+from fl_audit.experiments.cli import options
+from fl_audit.experiments.cli.check import check
+from fl_audit.experiments.cli.compare import compare, export
+from fl_audit.experiments.cli.evidence import bound, epsilon_star
+from fl_audit.experiments.cli.init import init, settings
+from fl_audit.experiments.cli.options import PlainCommand, PlainGroup, option, switch
+from fl_audit.experiments.cli.promise import account, calibrate
+from fl_audit.experiments.cli.run import demo, replay, report, run
+from fl_audit.experiments.cli.strategy import live, review, strategy
+from fl_audit.experiments.cli.sweep import reproduce, sweep
+from fl_audit.experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.user_modules import search_last
 
 _STATUSES = """\b
@@ -106,7 +106,7 @@ def _fail(message: str, status: int) -> NoReturn:
 
 def guarded(command: Callable[[], object]) -> None:
     """Turn what a user or a federation did wrong into one line; other errors keep their traceback."""
-    from strategies.errors import FederationError
+    from fl_audit.strategies.errors import FederationError
 
     try:
         command()

@@ -11,9 +11,9 @@ from click import Command, Context
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
+from fl_audit.experiments.names import Engine
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.whole_files import require_ordinary
 
@@ -110,7 +110,7 @@ def print_table(
     """
     from rich.table import Table
 
-    from experiments.terminal import console as console_for
+    from fl_audit.experiments.terminal import console as console_for
 
     table = Table(title=title)
     for place, column in enumerate(columns):
@@ -125,7 +125,7 @@ def print_table(
 
 def complete_setting(incomplete: str) -> list[str]:
     """Return the settings, or the values of one, that a `section.key=value` may go on with."""
-    from experiments.runs.config.described import settings
+    from fl_audit.experiments.runs.config.described import settings
 
     key, equals, value = incomplete.partition("=")
     if not equals:

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
-from experiments.cli.options import (
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import finite
+from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
     AdjacencyOption,
     JsonOption,
@@ -15,10 +18,7 @@ from experiments.cli.options import (
     print_json,
     print_table,
 )
-from experiments.names import OVER_BUDGET
-from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import finite
-from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
@@ -156,7 +156,7 @@ def account(
 
     --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
     """
-    from experiments.cli.ledger import account_ledger, real_noise
+    from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 
     terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
     if ledger is None or any(value is not None for value in given.values()):
@@ -216,8 +216,8 @@ def _answer(
     if beside:
         print(beside, file=sys.stderr if as_json else sys.stdout)
     if plot is not None:
-        from experiments.figures.paths import save_figure
-        from experiments.figures.promise import promise_figure
+        from fl_audit.experiments.figures.paths import save_figure
+        from fl_audit.experiments.figures.promise import promise_figure
 
         save_figure(promise_figure(best.promise), plot, dpi=150)
         if not as_json:

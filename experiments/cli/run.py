@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli import options
-from experiments.cli.interrupts import flags_of, goes_on_with, without_seed
-from experiments.cli.options import option, switch
-from experiments.names import VIOLATED, Engine
-from experiments.runs.places import is_begun, require_place, require_run
-from experiments.talk import is_quiet
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli import options
+from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from fl_audit.experiments.cli.options import option, switch
+from fl_audit.experiments.names import VIOLATED, Engine
+from fl_audit.experiments.runs.places import is_begun, require_place, require_run
+from fl_audit.experiments.talk import is_quiet
 
 if TYPE_CHECKING:
-    from experiments.runs.config.run import RunSection
-    from experiments.runs.plan import AuditPlan
+    from fl_audit.experiments.runs.config.run import RunSection
+    from fl_audit.experiments.runs.plan import AuditPlan
     from fl_audit.report.finding import RunContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
@@ -66,7 +66,7 @@ def run(
     With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
     """
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
-    from experiments.runs.config_file import load_config
+    from fl_audit.experiments.runs.config_file import load_config
 
     chosen = options.engine_for(engine, ray_address)
     if resume and out is None:
@@ -75,19 +75,19 @@ def run(
     # A mistake in the configuration or the directory is answered before what takes seconds to import.
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
     require_place(directory, resume)
-    from experiments.runs.without_privacy import unprotected_config, unprotected_place
+    from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
 
     other, plain = unprotected_place(directory), unprotected_config(settings) if without_privacy else None
     if plain is not None:
         require_place(other, resume and is_begun(other))
-    from experiments.runs.progress import at_work, progress_bar
+    from fl_audit.experiments.runs.progress import at_work, progress_bar
 
     with ExitStack() as ray:
         with at_work("getting ready"):
             if chosen is Engine.RAY and ray_address is None and not resume:
                 _start_ray(ray, settings.run)
-            from experiments.runs.plan import resolve
-            from experiments.runs.run import rebuild_report, require_playable, run_audit
+            from fl_audit.experiments.runs.plan import resolve
+            from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
 
         def way_on() -> list[str] | None:
             if not is_begun(directory):
@@ -113,7 +113,7 @@ def run(
 
 
 def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
-    from fl_audit.evidence.belief.verdict import Verdict
+    from fl_audit.verdict.verdict import Verdict
 
     if is_failure and contents.summary["verdict"] == Verdict.VIOLATED:
         raise typer.Exit(VIOLATED)
@@ -125,7 +125,7 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
     """
     require_run(directory)
-    from experiments.runs.replay import replay as recompute
+    from fl_audit.experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
     found = result.agreement(directory)
@@ -161,10 +161,10 @@ def report(
     for place in (directory, without_privacy):
         if place is not None:
             require_run(place)
-    from experiments.runs.progress import at_work
+    from fl_audit.experiments.runs.progress import at_work
 
     with at_work("getting ready"):
-        from experiments.runs.run import rebuild_report
+        from fl_audit.experiments.runs.run import rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
@@ -175,9 +175,9 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
     """Start the Ray of a run, which `stack` holds open, and import meanwhile what the run needs: each takes seconds."""
     import ray  # noqa: F401
 
-    from experiments.runs.cluster.access import RayOptions, ray_ahead
+    from fl_audit.experiments.runs.cluster.access import RayOptions, ray_ahead
 
-    needed = ("experiments.runs.run", "experiments.runs.cluster.backend")
+    needed = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.backend")
     importing = threading.Thread(target=lambda: [import_module(name) for name in needed], daemon=True)
     importing.start()
     try:
@@ -188,9 +188,9 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
 
 def _tell_data(plan: "AuditPlan") -> None:
     """Say what became of the records and columns of a table, and what to look at in whatever data there are."""
-    from experiments.runs.cautions import cautions_of
     from fl_audit.data.catalogue import load_source
     from fl_audit.data.columns import column_lines
+    from fl_audit.experiments.runs.cautions import cautions_of
 
     source = load_source(plan.public.data)
     if source.columns:
@@ -206,8 +206,8 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    from experiments.terminal import console
-    from fl_audit.report.page.first_screen import summary_table
+    from fl_audit.audits.first_screen import summary_table
+    from fl_audit.experiments.terminal import console
 
     console().print(summary_table(contents))
     _tell_report(directory)

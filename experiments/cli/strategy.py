@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.options import (
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import choice, require, require_number
+from fl_audit.experiments.cli.options import (
     AdjacencyOption,
     JsonOption,
     NoiseOverOption,
@@ -15,9 +17,7 @@ from experiments.cli.options import (
     print_json,
     switch,
 )
-from experiments.names import VIOLATED
-from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require, require_number
+from fl_audit.experiments.names import VIOLATED
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.user_modules import require_named
 
@@ -35,7 +35,7 @@ def strategy(
         str,
         argument(
             "PACKAGE.MODULE:FACTORY",
-            "Makes a Flower strategy or a strategies.games.Subject; an argument is the number of clients.",
+            "Makes a Flower strategy or a fl_audit.strategies.games.Subject; an argument is the number of clients.",
         ),
     ],
     adjacency: AdjacencyOption,
@@ -74,10 +74,10 @@ def strategy(
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
-    from experiments.runs.progress import at_work
-    from experiments.trials.strategy_process import StrategyOptions, held_apart
-    from fl_audit.laboratory.claim import StatedClaim
-    from strategies.games.kinds import BY_NAME
+    from fl_audit.audits.black_box.claim import StatedClaim
+    from fl_audit.experiments.runs.progress import at_work
+    from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
+    from fl_audit.strategies.games.kinds import BY_NAME
 
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
@@ -132,9 +132,9 @@ def review(
         if value is not None:
             require_number(flag, value, f"whole numbers from {least}")
     require_number("--minutes", minutes, "numbers above 0")
-    from experiments.runs.progress import at_work
-    from experiments.trials.review_process import reviewed
-    from strategies.review.options import ReviewOptions
+    from fl_audit.experiments.runs.progress import at_work
+    from fl_audit.experiments.trials.review_process import reviewed
+    from fl_audit.strategies.review.options import ReviewOptions
 
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
@@ -167,14 +167,14 @@ def live(
     as_json: JsonOption = False,
 ) -> None:
     """Say what the canaries of a running or finished training certify."""
-    from fl_audit.canaries.kept import seed_in
-    from fl_audit.evidence.live import measure_live
+    from fl_audit.audits.canaries.kept import seed_in
+    from fl_audit.audits.canaries.live import measure_live
 
     numbers = measure_live(directory, seed_in(coins), confidence, finished)
     if as_json:
         print_json(numbers.to_json())
     else:
-        from fl_audit.report.live_page import live_lines, write_live_page
+        from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 
         for line in live_lines(numbers):
             print(line)

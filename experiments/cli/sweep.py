@@ -4,17 +4,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from experiments.cli import options
-from experiments.cli.interrupts import flags_of, goes_on_with
-from experiments.cli.options import argument, option, switch
-from experiments.names import Engine, Utility
-from experiments.reproductions.names import item_names, require_known
-from experiments.talk import is_quiet
 from fl_audit.errors import choice
+from fl_audit.experiments.cli import options
+from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
+from fl_audit.experiments.cli.options import argument, option, switch
+from fl_audit.experiments.names import Engine, Utility
+from fl_audit.experiments.reproductions.names import item_names, require_known
+from fl_audit.experiments.talk import is_quiet
 
 if TYPE_CHECKING:
-    from experiments.sweeps.grid import Point
-    from experiments.sweeps.sweep import Sweep
+    from fl_audit.experiments.sweeps.grid import Point
+    from fl_audit.experiments.sweeps.sweep import Sweep
 
 
 def sweep(
@@ -48,9 +48,9 @@ def sweep(
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
-    from experiments.runs.engines import RayOptions
-    from experiments.runs.progress import runs_progress_bar
-    from experiments.sweeps.sweep import RUNS, run_sweep
+    from fl_audit.experiments.runs.engines import RayOptions
+    from fl_audit.experiments.runs.progress import runs_progress_bar
+    from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
 
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -74,8 +74,8 @@ def sweep(
 def _all_points(
     config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
 ) -> "tuple[Point, ...]":
-    from experiments.runs.config_file import load_values
-    from experiments.sweeps.grid import baselines, grid, parse_axis
+    from fl_audit.experiments.runs.config_file import load_values
+    from fl_audit.experiments.sweeps.grid import baselines, grid, parse_axis
 
     values = load_values(config, overrides, str(data_dir) if data_dir else None)
     points = grid(values, [parse_axis(text) for text in over])
@@ -83,9 +83,9 @@ def _all_points(
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    from experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
-    from experiments.talk import printable
-    from fl_audit.evidence.star.methods import cuts_text
+    from fl_audit.epsilon_star.methods import cuts_text
+    from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
+    from fl_audit.experiments.talk import printable
     from fl_audit.report.wording import number_text
     from fl_audit.whole_files import whole_file
 
@@ -127,10 +127,10 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    from experiments.reproductions.papers import Context, Extent
-    from experiments.reproductions.reproduce import reproduce as compute
-    from experiments.runs.progress import runs_progress_bar
-    from experiments.terminal import console as console_for
+    from fl_audit.experiments.reproductions.papers import Context, Extent
+    from fl_audit.experiments.reproductions.reproduce import reproduce as compute
+    from fl_audit.experiments.runs.progress import runs_progress_bar
+    from fl_audit.experiments.terminal import console as console_for
 
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"

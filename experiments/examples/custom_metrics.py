@@ -8,7 +8,17 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, train, train_settings
+from fl_audit.experiments.examples.digits import (
+    Net,
+    dataset,
+    evaluate,
+    rate,
+    save,
+    seeded,
+    shard,
+    train,
+    train_settings,
+)
 
 client_app = ClientApp()
 server_app = ServerApp()

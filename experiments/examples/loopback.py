@@ -1,6 +1,6 @@
 """A SuperLink and its SuperNodes on this machine, with TLS and node authentication, as a federation has them.
 
-python -m experiments.examples.loopback OUT trains the app of `experiments/examples/hospitals` so, and leaves in OUT
+python -m fl_audit.experiments.examples.loopback OUT trains the app of `experiments/examples/hospitals` so, and leaves in OUT
 what the server has kept of its canaries, for `fl-audit live OUT/canaries --coins OUT/coins`.
 """
 
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sklearn.datasets import load_digits
 
-from fl_audit.canaries.kept import seed_in
-from fl_audit.evidence.live import measure_live
+from fl_audit.audits.canaries.kept import seed_in
+from fl_audit.audits.canaries.live import measure_live
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,17 @@ from flwr.serverapp.strategy import FedAvg
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader
 
-from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, test_set, train_settings
+from fl_audit.experiments.examples.digits import (
+    Net,
+    dataset,
+    evaluate,
+    rate,
+    save,
+    seeded,
+    shard,
+    test_set,
+    train_settings,
+)
 
 NOISE, NORM, BATCH = 1.0, 1.0, 20
 # Opacus divides by the mean batch, rounded down: 19 with 99 records and with 98, while 100 would tell from 99.

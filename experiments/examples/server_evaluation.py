@@ -6,7 +6,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from experiments.examples.digits import (
+from fl_audit.experiments.examples.digits import (
     Net,
     dataset,
     evaluate,

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_audit.arrays import Floats
+from fl_audit.epsilon_star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
+from fl_audit.epsilon_star.epsilon_star import scores_of_pair
+from fl_audit.epsilon_star.mixture_star import threshold_limits, threshold_log_ratios
+from fl_audit.epsilon_star.star_estimate import StarEstimate
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
-from fl_audit.evidence.star.epsilon_star import scores_of_pair
-from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
-from fl_audit.evidence.star.star_estimate import StarEstimate
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee

@@ -6,8 +6,15 @@ from math import isfinite
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim, SecondLook, counted, looked_at, verdicts_said
-from experiments.reproductions.papers import ItemResult, measured_row, table
+from fl_audit.experiments.reproductions.claims import (
+    ClaimVerdict,
+    PaperClaim,
+    SecondLook,
+    counted,
+    looked_at,
+    verdicts_said,
+)
+from fl_audit.experiments.reproductions.papers import ItemResult, measured_row, table
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.reproductions.claims import PaperClaim
-from experiments.runs.engines import Engine
-from experiments.runs.progress import RunsProgress, no_runs_progress
+from fl_audit.audits.membership.rates import Interval
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.report.wording import number_text
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")

@@ -10,19 +10,19 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from experiments.reproductions.papers import Context, Extent, RunCosts
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.guard import nothing_outlives
-from experiments.runs.laws import rounds_of
-from experiments.runs.plan import resolve
-from experiments.runs.progress import part_of
-from experiments.runs.provenance import read_provenance
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
-from experiments.runs.store import write_json
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.papers import Context, Extent, RunCosts
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.guard import nothing_outlives
+from fl_audit.experiments.runs.laws import rounds_of
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.progress import part_of
+from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.store import write_json
 from fl_audit.whole_files import read_json
 
 _MOST_PROCESSES = 8

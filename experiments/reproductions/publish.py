@@ -1,7 +1,7 @@
 """Pages of the documentation from finished reproductions: every table and figure, what is printed beside ours.
 
-    python -m experiments.reproductions.publish RUNS
-    python -m experiments.reproductions.publish --rejudge
+    python -m fl_audit.experiments.reproductions.publish RUNS
+    python -m fl_audit.experiments.reproductions.publish --rejudge
 
 RUNS holds what `fl-audit reproduce PAPER --out RUNS/...` wrote, of one paper or several. `--rejudge` needs no runs: it
 judges the claims on the pages again by the rules of this version, from the numbers that are published.
@@ -19,11 +19,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.papers import Extent, Paper
-from experiments.reproductions.reproduce import PAPERS, SCHEMA
-from experiments.reproductions.republishing import republished
-from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.reproductions.papers import Extent, Paper
+from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
+from fl_audit.experiments.reproductions.republishing import republished
+from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.whole_files import whole_file
 
 DOCS = Path("docs") / "papers"

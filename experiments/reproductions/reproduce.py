@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
-from experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
-from experiments.reproductions.names import require_known
-from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
-from experiments.reproductions.page import differences_html, render_page
-from experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
-from experiments.runs.provenance import commit_of_sources
 from fl_audit.arrays import finite
 from fl_audit.errors import require
+from fl_audit.experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
+from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
+from fl_audit.experiments.reproductions.names import require_known
+from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
+from fl_audit.experiments.reproductions.page import differences_html, render_page
+from fl_audit.experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.whole_files import whole_file
 

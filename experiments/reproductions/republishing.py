@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.claims import PaperClaim, restored, verdicts_said
-from experiments.reproductions.page import differences_html
-from experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
-from experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
-from experiments.runs.provenance import commit_of_sources
 from fl_audit.errors import require
+from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
+from fl_audit.experiments.reproductions.page import differences_html
+from fl_audit.experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
+from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_svg
 
 CLAIMS_ITEM = "claims"

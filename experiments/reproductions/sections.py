@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.page import rows_html
-from experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.page import rows_html
+from fl_audit.experiments.reproductions.papers import Extent
 from fl_audit.report.wording import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import expit, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
-from experiments.reproductions.papers import CONFIDENCE
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.papers import CONFIDENCE
 from fl_audit.privacy.scores import gaussian_advantage
 
 RESAMPLES = 400

@@ -8,21 +8,21 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from experiments.runs.plan import AuditPlan
-from experiments.runs.questions import attribute_of
-from experiments.runs.store import RunStore
 from fl_audit.adjacency import Unit
-from fl_audit.adversaries.membership.attacks import ModelAnswers, attack_scores
-from fl_audit.adversaries.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
-from fl_audit.adversaries.membership.names import Attack, has_shadows
-from fl_audit.adversaries.membership.white_box import known_halves
-from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.findings.attacks import APART, GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, SCORE, TRUTH
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.membership import Membership
+from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
+from fl_audit.audits.membership.findings_attacks import APART, GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, SCORE, TRUTH
+from fl_audit.audits.membership.names import Attack, has_shadows
+from fl_audit.audits.membership.white_box import known_halves
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.questions import attribute_of
+from fl_audit.experiments.runs.store import RunStore
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.membership import Membership
 from fl_audit.randomness import Purpose, generator
-from server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
+from fl_audit.server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enough for the other half
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifiers import most_personal
@@ -12,7 +11,8 @@ from fl_audit.data.names import PartitionScheme
 from fl_audit.data.partition import Split, select_records
 from fl_audit.data.records import Caution, Identifier, Source
 from fl_audit.errors import Remedy, settings_text
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.game import load_game
 
 ENOUGH_FOR_A_RATE = 30
 """With fewer records a share is off by 18 percentage points or more, one time in twenty."""

@@ -3,19 +3,19 @@
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
-from experiments.names import Engine
-from experiments.runs.cautions import cautions_of
-from experiments.runs.footprint import Footprint, footprint
-from experiments.runs.plan import AuditPlan
-from experiments.runs.probe import Probe, probe
-from experiments.runs.run import require_playable
 from fl_audit.arrays import finite
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.records import Caution, ColumnUse
-from fl_audit.evidence.belief.family import DETECTION_POWER
-from fl_audit.evidence.belief.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
-from fl_audit.game.game import Game, load_game
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cautions import cautions_of
+from fl_audit.experiments.runs.footprint import Footprint, footprint
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.probe import Probe, probe
+from fl_audit.experiments.runs.run import require_playable
+from fl_audit.federation.game import Game, load_game
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
+from fl_audit.verdict.family import DETECTION_POWER
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.config.data import DATA_PATHS, MODEL_PATH
-from experiments.runs.config_errors import shown
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError, expanded_path
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
+from fl_audit.experiments.runs.config_errors import shown
 from fl_audit.whole_files import require_ordinary
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")

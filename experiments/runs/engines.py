@@ -16,15 +16,15 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from experiments.names import Engine as Engine
-from experiments.runs.cluster.access import RayOptions as RayOptions
-from experiments.runs.cluster.access import ray_for
-from experiments.talk import settle_flower
+from fl_audit.experiments.names import Engine as Engine
+from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
+from fl_audit.experiments.runs.cluster.access import ray_for
+from fl_audit.experiments.talk import settle_flower
 
 if TYPE_CHECKING:
-    from experiments.runs.cluster.backend import PoolInPlace
+    from fl_audit.experiments.runs.cluster.backend import PoolInPlace
 
-_RUNTIME = "experiments.runs.cluster.backend"
+_RUNTIME = "fl_audit.experiments.runs.cluster.backend"
 
 
 def run_on_ray(
@@ -63,7 +63,7 @@ def run_on_ray(
         importing.join()
         from flwr.simulation import run_simulation
 
-        from experiments.runs.cluster.backend import pool_in_place
+        from fl_audit.experiments.runs.cluster.backend import pool_in_place
 
         with pool_in_place(options.retries) as pool:
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.errors import InputError, require
-from fl_audit.game.contributing import Moment, contributed, private_steps
-from fl_audit.game.examples import Examples
-from fl_audit.game.game import Game
-from fl_audit.game.seen import View, refuse_blurred
+from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
+from fl_audit.federation.contributing import Moment, contributed, private_steps
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.game import Game
+from fl_audit.federation.seen import View, refuse_blurred
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacking import ParameterLayout

@@ -13,14 +13,14 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import InMemoryGrid
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
-from experiments.names import STOPPED, VIOLATED, WRONG_INPUT
-from experiments.runs.config_file import load_config
-from experiments.runs.plan import resolve
-from experiments.runs.run import finish, play_on, require_playable
-from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.belief.verdict import Verdict
-from strategies.errors import FederationError
+from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import finish, play_on, require_playable
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.strategies.errors import FederationError
+from fl_audit.verdict.verdict import Verdict
 
 server_app = ServerApp()
 

@@ -5,10 +5,10 @@ and puts the pool of client processes in the place of Flower's.
 """
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
-from clients.app import app as client_app
-from experiments.runs.cluster.access import close_a_ray_to_come
-from experiments.runs.cluster.backend import put_pool_in_place
-from experiments.runs.guard import nothing_outlives_this_process
+from fl_audit.clients.app import app as client_app
+from fl_audit.experiments.runs.cluster.access import close_a_ray_to_come
+from fl_audit.experiments.runs.cluster.backend import put_pool_in_place
+from fl_audit.experiments.runs.guard import nothing_outlives_this_process
 
 __all__ = ["client_app"]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import psutil
 
-from experiments.runs.places import nearest_place
-from experiments.runs.plan import AuditPlan
 from fl_audit.errors import require
-from fl_audit.game.game import load_game
-from server.app import measured_layout
+from fl_audit.experiments.runs.places import nearest_place
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.game import load_game
+from fl_audit.server.app import measured_layout
 
 GIGABYTE = 10**9
 _NUMBER = 4

@@ -4,10 +4,10 @@ from fractions import Fraction
 from math import ceil
 from typing import assert_never
 
-from experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.arrays import Integers
 from fl_audit.data.partition import Split, partition_records
 from fl_audit.errors import require
+from fl_audit.experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms import contribution, noise

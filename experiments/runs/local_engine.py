@@ -14,9 +14,9 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 
-from experiments.talk import settle_flower
 from fl_audit.errors import InputError
-from strategies.grids import make_messages_for
+from fl_audit.experiments.talk import settle_flower
+from fl_audit.strategies.grids import make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1

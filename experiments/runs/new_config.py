@@ -12,16 +12,16 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.cautions import cautions_of
-from experiments.runs.config import parse_config
-from experiments.runs.config.described import settings
-from experiments.runs.plan import resolve
-from experiments.runs.run import require_playable
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
+from fl_audit.experiments.runs.cautions import cautions_of
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import require_playable
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON

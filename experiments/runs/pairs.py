@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from experiments.runs.config import RunConfig
-from experiments.runs.laws import shards_of
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour
 from fl_audit.data.partition import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.game.crafted import MODELS, box_of, craft_pair
-from fl_audit.game.game import load_game
-from fl_audit.game.initial_weights import InitialWeights, starting_models
-from fl_audit.game.public import PublicGame
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.laws import shards_of
+from fl_audit.federation.crafted import MODELS, box_of, craft_pair
+from fl_audit.federation.game import load_game
+from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.public import PublicGame
 
 
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:

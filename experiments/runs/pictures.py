@@ -6,14 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from experiments.runs.plan import AuditPlan
-from fl_audit.adversaries.inversion import attack
-from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Integers
+from fl_audit.audits.reconstruction import attack
+from fl_audit.audits.reconstruction.reconstruction import Drawn, Level, Victims, drawings
+from fl_audit.audits.reconstruction.shared import SharedUpdate
 from fl_audit.errors import require
-from fl_audit.evidence.reconstruction import Drawn, Level, Victims, drawings
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.initial_weights import starting_models
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.initial_weights import starting_models
 from fl_audit.learning.local_training import local_batches
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.privacy.gaussian import gdp_mu

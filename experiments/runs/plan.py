@@ -3,20 +3,20 @@
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from experiments.runs import laws
-from experiments.runs.config import DataSection, LossSource, RunConfig
-from experiments.runs.pairs import choose_pair, with_crafted_records
-from experiments.runs.questions import candidate_prior, with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
-from fl_audit.adversaries.membership.names import Attack
+from fl_audit.audits.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.partition import Split, owners_of, population_size, select_records
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.errors import require
-from fl_audit.game.examples import model_for
-from fl_audit.game.probe_records import probe_records
-from fl_audit.game.public import PublicGame
+from fl_audit.experiments.runs import laws
+from fl_audit.experiments.runs.config import DataSection, LossSource, RunConfig
+from fl_audit.experiments.runs.pairs import choose_pair, with_crafted_records
+from fl_audit.experiments.runs.questions import candidate_prior, with_questions
+from fl_audit.federation.examples import model_for
+from fl_audit.federation.probe_records import probe_records
+from fl_audit.federation.public import PublicGame
 from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.contribution import FixedCohort
@@ -100,7 +100,7 @@ def _require_own(config: RunConfig) -> None:
             import_function(attack, "attack")
     if config.audit.sections:
         # Its figures need matplotlib, which takes its time.
-        from fl_audit.report.sections.registry import own_section
+        from fl_audit.audits.sections import own_section
 
         for name in config.audit.sections:
             own_section(name)
@@ -236,7 +236,7 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
 
 _USUAL_TARGETS = 200
 _ASCENT = 1.0
-"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.adversaries.membership.loss`)."""
+"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.audits.membership.loss`)."""
 
 
 def _targets(config: RunConfig) -> int:

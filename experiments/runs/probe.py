@@ -7,15 +7,15 @@ from typing import assert_never
 
 import psutil
 
-from clients.app import app as client_app
-from clients.app import read_ahead
-from experiments.names import Engine
-from experiments.runs.cluster.access import usable_cores
-from experiments.runs.local_engine import run_locally
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import federation_plan
+from fl_audit.clients.app import app as client_app
+from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cluster.access import usable_cores
+from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import federation_plan
+from fl_audit.server.app import FederationClock, build_server_app
 from fl_audit.worlds import WorldBatch
-from server.app import FederationClock, build_server_app
 
 ENOUGH_SECONDS = 4.0
 """A probe ends with the round in which it has taken so long, once it has two rounds to tell a time from."""

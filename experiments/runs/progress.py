@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from experiments import talk
-from experiments.terminal import console as console_for
+from fl_audit.experiments import talk
+from fl_audit.experiments.terminal import console as console_for
 
 SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
 """When work says for the first time what it is, and how often again, where standard error is no terminal."""

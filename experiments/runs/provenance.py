@@ -16,13 +16,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fl_audit
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run_directory import RunDirectory
-from experiments.runs.store import write_sealed
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
-from fl_audit.evidence.run_tables import Provenance, Session
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.store import write_sealed
+from fl_audit.federation.game import load_game
+from fl_audit.federation.run_tables import Provenance, Session
 from fl_audit.whole_files import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")

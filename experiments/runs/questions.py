@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from experiments.runs.config import RunConfig
 from fl_audit.adjacency import Unit
-from fl_audit.adversaries.membership.confidence import queries_for
-from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.membership.confidence import queries_for
+from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import Attribute, choose_attribute
 from fl_audit.data.partition import Split
 from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
-from fl_audit.game.game import Game
-from server.results import MoreQuestions
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.federation.game import Game
+from fl_audit.server.results import MoreQuestions
 
 
 def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:

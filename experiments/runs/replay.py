@@ -11,12 +11,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from experiments.runs.run_directory import read_public
-from fl_audit.adversaries.identifiability import observe
 from fl_audit.arrays import Floats, Integers
+from fl_audit.audits.identifiability.identifiability import observe
 from fl_audit.errors import InputError, require
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.seen import Made, show, walk
+from fl_audit.experiments.runs.run_directory import read_public
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.seen import Made, show, walk
 
 _ROUNDING = 1e-6
 _DIGITS = 15
@@ -119,7 +119,7 @@ def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
 
 
 def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[Made]:
-    """Walk through the stored rounds of a batch, see `fl_audit.game.seen.walk`.
+    """Walk through the stored rounds of a batch, see `fl_audit.federation.seen.walk`.
 
     Parameters
     ----------

@@ -13,38 +13,38 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from clients.app import app as default_client_app
-from clients.app import read_ahead
-from experiments.runs.cluster.access import RayOptions, cluster_at
-from experiments.runs.config import LossSource
-from experiments.runs.engines import Engine, run_on_ray
-from experiments.runs.first_step import require_finite_steps
-from experiments.runs.footprint import require_room
-from experiments.runs.local_engine import run_locally
-from experiments.runs.pictures import DRAWING_STEPS, drawn_by, require_drawable
-from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, at_work, no_progress, steps_bar
-from experiments.runs.provenance import note_session, read_provenance
-from experiments.runs.questions import more_questions
-from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json, write_sealed, write_table
-from experiments.runs.without_privacy import note_unprotected, read_unprotected
-from fl_audit.adversaries.membership.names import Attack, of_ours
-from fl_audit.adversaries.membership.shadows import require_shadows_of_all
+from fl_audit.audits.membership.names import Attack, of_ours
+from fl_audit.audits.membership.shadows import require_shadows_of_all
+from fl_audit.clients.app import app as default_client_app
+from fl_audit.clients.app import read_ahead
+from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.errors import InputError
-from fl_audit.evidence.run_tables import RunTables
-from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
+from fl_audit.experiments.runs.config import LossSource
+from fl_audit.experiments.runs.engines import Engine, run_on_ray
+from fl_audit.experiments.runs.first_step import require_finite_steps
+from fl_audit.experiments.runs.footprint import require_room
+from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.pictures import DRAWING_STEPS, drawn_by, require_drawable
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
+from fl_audit.experiments.runs.provenance import note_session, read_provenance
+from fl_audit.experiments.runs.questions import more_questions
+from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
+from fl_audit.experiments.runs.store import write_json, write_sealed, write_table
+from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
+from fl_audit.federation.game import load_game
+from fl_audit.federation.run_tables import RunTables
+from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
+from fl_audit.server.evaluator import require_evaluable
+from fl_audit.server.results import ResultSink
+from fl_audit.server.watched_grid import WatchedGrid
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.loss_queries import FederatedLosses
 from fl_audit.whole_files import read_json, require_sealed, whole_file
 from fl_audit.worlds import WorldBatch
-from server.app import FederationClock, FederationPlan, build_server_app, run_federation
-from server.evaluator import require_evaluable
-from server.results import ResultSink
-from server.watched_grid import WatchedGrid
-from strategies.challenger import SeededChallenger
-from strategies.dp_strategy import DPStrategy
-from strategies.errors import FederationError
-from strategies.loss_queries import FederatedLosses
 
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
@@ -55,8 +55,8 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "
 """How long a run took that was ended between its last batch and its report."""
 _FOR_THE_END = (
     "pyarrow.dataset",
-    "experiments.runs.attacks",
-    "experiments.runs.summary",
+    "fl_audit.experiments.runs.attacks",
+    "fl_audit.experiments.runs.summary",
     "fl_audit.report.page.writing",
 )
 """What takes seconds to import and is needed after the last round: imported while the clients work."""
@@ -276,8 +276,8 @@ def finish(
         What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
-        from experiments.runs.attacks import with_attacks
-        from experiments.runs.summary import summarise
+        from fl_audit.experiments.runs.attacks import with_attacks
+        from fl_audit.experiments.runs.summary import summarise
         from fl_audit.report.page.writing import write_report
 
         store = run.store(plan.config)

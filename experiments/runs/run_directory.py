@@ -13,13 +13,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.places import CONFIGURATION, is_begun, require_place
-from experiments.runs.plan import AuditPlan, guarantee_of
-from experiments.runs.sameness import GROWING, contradictions, data_digests, differences
-from experiments.runs.store import RunStore, make_private, write_json, write_sealed
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.game.public import PublicGame
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.places import CONFIGURATION, is_begun, require_place
+from fl_audit.experiments.runs.plan import AuditPlan, guarantee_of
+from fl_audit.experiments.runs.sameness import GROWING, contradictions, data_digests, differences
+from fl_audit.experiments.runs.store import RunStore, make_private, write_json, write_sealed
+from fl_audit.federation.public import PublicGame
 from fl_audit.whole_files import SEALS, read_json, remove_halves
 
 SCHEMA = 2

@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from experiments.runs.config.data import DATA_PATHS, MODEL_PATH
-from experiments.runs.plan import AuditPlan
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import select_records
 from fl_audit.data.records import Records
+from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
+from fl_audit.experiments.runs.plan import AuditPlan
 
 _OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
 """Settings that change how a run is carried out and nothing of what comes out."""

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.server.results import BatchResult
 from fl_audit.whole_files import SEALS, read_json, whole_file
 from fl_audit.worlds import WorldBatch, remaining_batches
-from server.results import BatchResult
 
 _MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"

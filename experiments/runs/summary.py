@@ -5,23 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from experiments.runs.cautions import most_records, report_lines
-from experiments.runs.pairs import looked_at
-from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.evidence.reconstruction import Drawn
-from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
-from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game.canaries import canary_facts
-from fl_audit.game.crafted import measured
-from fl_audit.game.game import load_game
-from fl_audit.game.initial_weights import starting_models
-from fl_audit.game.randomised import record_claim
+from fl_audit.audits.canaries.canaries import canary_facts
+from fl_audit.audits.reconstruction.reconstruction import Drawn
+from fl_audit.audits.sections import report_contents
+from fl_audit.epsilon_star.epsilon_star import StarSettings
+from fl_audit.experiments.runs.cautions import most_records, report_lines
+from fl_audit.experiments.runs.pairs import looked_at
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.crafted import measured
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.game import load_game
+from fl_audit.federation.initial_weights import starting_models
+from fl_audit.federation.randomised import record_claim
+from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import RunContents
-from fl_audit.report.sections.registry import report_contents
 
 
 def summarise(

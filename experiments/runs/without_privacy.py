@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.config.privacy import RANDOMISER_KEYS
-from experiments.runs.run_directory import RunDirectory, read_public
-from experiments.runs.sameness import GROWING, differences
-from experiments.runs.store import write_json
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.run_tables import Unprotected
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.config.privacy import RANDOMISER_KEYS
+from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.experiments.runs.sameness import GROWING, differences
+from fl_audit.experiments.runs.store import write_json
+from fl_audit.federation.run_tables import Unprotected
 from fl_audit.whole_files import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")

@@ -1,6 +1,6 @@
 """How much of epsilon an observer of the final model alone can prove: initial weights, and one unusual record.
 
-    python -m experiments.studies.black_box_canary [--quick] [--data-dir DIR]
+    python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
 DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every world or pretrained in
 public; the record in which D and D' differ is ordinary, blank or crafted. All worlds of a line train together. What is
@@ -22,26 +22,26 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from experiments.cli.main import guarded
-from experiments.runs.config import parse_config
-from experiments.runs.pairs import looked_at
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import progress_bar
-from experiments.studies.chores import parser_of, played, table_of
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.records import told_record
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.bounds.roc import area_under_curve
-from fl_audit.game.game import load_game
-from fl_audit.game.initial_weights import InitialWeights, starting_models
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.pairs import looked_at
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.studies.chores import parser_of, played, table_of
+from fl_audit.federation.game import load_game
+from fl_audit.federation.initial_weights import InitialWeights, starting_models
 from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.roc import area_under_curve
 
 EPSILON, DELTA, CONFIDENCE = 10.0, 1e-5, 0.95
 PUBLISHED = 7.21
 CANARIES = ("ordinary", "blank", "crafted")
 METHODS = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP)
-CNN = "experiments.studies.black_box_canary:small_cnn"
+CNN = "fl_audit.experiments.studies.black_box_canary:small_cnn"
 _MODEL_SEED = 0
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from rich.table import Table
 from scipy.stats import binom
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import Progress, no_progress
-from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import Progress, no_progress
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.report.finding import RunContents
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """What client-level privacy costs in accuracy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
 
-    python -m experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
+    python -m fl_audit.experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
 
 Two federations: FEMNIST digits with their 12 natural clients, who all take part in every round, and 1000 clients made
 from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) every
@@ -18,10 +18,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from experiments.runs.config import parse_config
-from experiments.runs.plan import resolve
-from experiments.studies.chores import parser_of, played, table_of
 from fl_audit.data.files import data_directory
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.studies.chores import parser_of, played, table_of
 from fl_audit.report.style import finish_axes, new_figure, to_png
 from fl_audit.whole_files import whole_file
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from experiments.studies.chores import asked
-from fl_audit.adversaries.inversion.attack import Descent, OtherPictures, descended, drawn_pictures
-from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Floats, Floats32
+from fl_audit.audits.reconstruction.attack import Descent, OtherPictures, descended, drawn_pictures
+from fl_audit.audits.reconstruction.reconstruction import Likeness, likeness, matched
+from fl_audit.audits.reconstruction.shared import SharedUpdate
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.evidence.reconstruction import Likeness, likeness, matched
+from fl_audit.experiments.studies.chores import asked
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
@@ -28,7 +28,7 @@ import inversefed
 import numpy as np
 import torch
 
-from experiments.studies.chores import asked
+from fl_audit.experiments.studies.chores import asked
 from fl_audit.learning.models import ModelSpec, build_model
 
 torch.set_num_threads(1)
@@ -69,7 +69,7 @@ class QualitySetting(NamedTuple):
         return f"{self.data}, {self.model}, {shared} of {self.batch}"
 
 
-_FACES = "experiments.reproductions.bernau2019.faces:lfw"
+_FACES = "fl_audit.experiments.reproductions.bernau2019.faces:lfw"
 SETTINGS = tuple(
     QualitySetting(data, model, batch, is_local)
     for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))

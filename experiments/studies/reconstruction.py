@@ -1,6 +1,6 @@
 """What could be reconstructed: naming the right record over epsilon, and pictures out of gradients.
 
-    python -m experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick] [--only rates|pictures|quality]
+    python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick] [--only rates|pictures|quality]
                                                  [--reference PYTHON DIR]
 
 `rates`: how often the right one of 100 candidates is named over epsilon, beside the bound: by the best attack there is
@@ -25,30 +25,30 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor
 
-from experiments.cli.main import guarded
-from experiments.runs.config import parse_config
-from experiments.runs.pictures import DRAWING_STEPS, drawn_by
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import progress_bar, steps_bar
-from experiments.runs.run import HONEST, Parties
-from experiments.studies.chores import end, parser_of, played, table_of
-from experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
-from fl_audit.adversaries.inversion.attack import Descent
-from fl_audit.adversaries.membership.insider import increments
 from fl_audit.arrays import Floats
+from fl_audit.audits.membership.insider import increments
+from fl_audit.audits.reconstruction.attack import Descent
+from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionNumbers, Success
+from fl_audit.audits.reconstruction.reconstruction import ranks_of_truth
+from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.files import data_directory
-from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
-from fl_audit.evidence.findings.verdict import VerdictNumbers
-from fl_audit.evidence.reconstruction import ranks_of_truth
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.pictures import DRAWING_STEPS, drawn_by
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import progress_bar, steps_bar
+from fl_audit.experiments.runs.run import HONEST, Parties
+from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
+from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.privacy.reconstruction import simplex_success
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.sections.reconstruction import draw_pictures
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
-from strategies.dp_strategy import DPStrategy
 
 CANDIDATES, DELTA = 100, 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)

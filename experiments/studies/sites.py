@@ -1,6 +1,6 @@
 """Which site took part in a training, and which classes it holds, from what everybody is sent: FEMNIST's writers.
 
-    python -m experiments.studies.sites [--data-dir DIR] [--worlds N]
+    python -m fl_audit.experiments.studies.sites [--data-dir DIR] [--worlds N]
 
 Every writer is a client, and is promised to be protected as a whole.
 
@@ -22,17 +22,17 @@ import numpy as np
 from rich.console import Console
 from scipy.special import softmax
 
-from experiments.cli.main import guarded
-from experiments.runs.attacks import by_target
-from experiments.runs.config import parse_config
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import progress_bar
-from experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.arrays import Flags
-from fl_audit.evidence.belief.advantage import mean_interval
-from fl_audit.evidence.findings.attacks import AttackNumbers
-from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
-from fl_audit.game.game import Game, load_game
+from fl_audit.audits.identifiability.advantage import mean_interval
+from fl_audit.audits.membership.findings_attacks import AttackNumbers
+from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionNumbers, Success
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.attacks import by_target
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
+from fl_audit.federation.game import Game, load_game
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
 """What is promised about clients at delta .001; None is no promise, and no noise."""

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KEYS, RunConfig, Scalar, parse_config
-from experiments.runs.config_file import typed
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.config import (
+    PRIVACY_TARGETS,
+    PROMISE_ONLY,
+    RANDOMISER_KEYS,
+    RunConfig,
+    Scalar,
+    parse_config,
+)
+from fl_audit.experiments.runs.config_file import typed
 
 Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
 

@@ -22,19 +22,19 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
-from experiments.names import Engine
-from experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
-from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, RunsProgress, part_of
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
-from experiments.runs.store import make_private
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
-from fl_audit.game.game import load_game
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.store import make_private
+from fl_audit.federation.game import load_game
+from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import Portable, sent_modules
 from fl_audit.whole_files import whole_file
-from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.runs.engines import Engine, RayOptions
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.progress import RunsProgress, at_work, no_runs_progress
-from experiments.runs.run_directory import held
-from experiments.runs.store import make_private, write_json
-from experiments.sweeps.grid import Point, describe, require_distinct
-from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.schedule import play_points
-from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.engines import Engine, RayOptions
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
+from fl_audit.experiments.runs.run_directory import held
+from fl_audit.experiments.runs.store import make_private, write_json
+from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
+from fl_audit.experiments.sweeps.landscape import landscape_figure
+from fl_audit.experiments.sweeps.schedule import play_points
+from fl_audit.experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.report.style import to_png
+from fl_audit.strategies.errors import FederationError
 from fl_audit.whole_files import read_json, whole_file
-from strategies.errors import FederationError
 
 RUNS = "points"
 

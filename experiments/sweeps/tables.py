@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.names import Utility as Utility
-from experiments.runs.store import read_frame
-from experiments.sweeps.grid import Point, describe
+from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
-from fl_audit.evidence.findings.attacks import INSIDER
-from fl_audit.evidence.tradeoff import convex_frontier
+from fl_audit.experiments.names import Utility as Utility
+from fl_audit.experiments.runs.store import read_frame
+from fl_audit.experiments.sweeps.grid import Point, describe
+from fl_audit.statistics.tradeoff import convex_frontier
 from fl_audit.whole_files import read_json
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")

@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from experiments.runs.guard import nothing_outlives
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.guard import nothing_outlives
+from fl_audit.strategies.rooms import new_room
 from fl_audit.whole_files import whole_file
-from strategies.rooms import new_room
 
 _LATE = 20.0
 """Seconds in which a process that has said something may end by itself when its time is over."""

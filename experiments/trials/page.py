@@ -9,13 +9,20 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, trial_json, untried_words
-from fl_audit.laboratory.trial import Attempt, Trial
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.findings import (
+    Finding,
+    claim_words,
+    floating_words,
+    refusal_words,
+    trial_json,
+    untried_words,
+)
+from fl_audit.audits.black_box.trial import Attempt, Trial
 from fl_audit.report.page.markup import html_figure, html_page, page_table, verdict_banner
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.wording import capital
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import whole_file
 
 _BINS = 40

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.trials.apart import answer, temporary_room, told_apart
 from fl_audit.errors import InputError
-from strategies.review.options import ReviewOptions
-from strategies.rooms import ROOM_PREFIX
+from fl_audit.experiments.trials.apart import answer, temporary_room, told_apart
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.rooms import ROOM_PREFIX
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
@@ -103,9 +103,9 @@ def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Review the app of the working directory as a request asks, in this process."""
-    from experiments.trials.page import write_page
-    from strategies.review.review import review
-    from strategies.review.words import found_in, headline, review_json, screen
+    from fl_audit.experiments.trials.page import write_page
+    from fl_audit.strategies.review.review import review
+    from fl_audit.strategies.review.words import found_in, headline, review_json, screen
 
     sys.addaudithook(_without_network)
     done = review(

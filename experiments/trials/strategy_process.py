@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.trials.apart import answer, temporary_room, told_apart
 from fl_audit.errors import InputError, choice
+from fl_audit.experiments.trials.apart import answer, temporary_room, told_apart
 from fl_audit.user_modules import search_last
 
 if TYPE_CHECKING:
-    from fl_audit.laboratory.findings import Finding
-    from fl_audit.laboratory.trial import Trial
+    from fl_audit.audits.black_box.findings import Finding
+    from fl_audit.audits.black_box.trial import Trial
 
 _START = 60.0  # seconds beyond the time for the games in which a process may start and end, at most
 
@@ -86,13 +86,13 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
         What `held_apart` asks; and what takes the answer so far.
     """
     from fl_audit.adjacency import Adjacency
-    from fl_audit.laboratory.claim import StatedClaim
-    from fl_audit.laboratory.findings import findings, trial_json
-    from fl_audit.laboratory.trial import QUICK
+    from fl_audit.audits.black_box.claim import StatedClaim
+    from fl_audit.audits.black_box.findings import findings, trial_json
+    from fl_audit.audits.black_box.trial import QUICK
     from fl_audit.privacy.names import NoiseOver
-    from strategies.games.campaign import hold_to_claim
-    from strategies.games.kinds import MENDS, PROVISOS, WORDS
-    from strategies.games.subject import subject_of
+    from fl_audit.strategies.games.campaign import hold_to_claim
+    from fl_audit.strategies.games.kinds import MENDS, PROVISOS, WORDS
+    from fl_audit.strategies.games.subject import subject_of
 
     wishes = StrategyOptions(**asked["wishes"])
     neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)
@@ -105,7 +105,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
     def values(trial: "Trial", out: str | None = None) -> dict[str, Any]:
         found, path = findings(trial, WORDS, MENDS, PROVISOS), None
         if out is not None:
-            from experiments.trials.page import write_trial
+            from fl_audit.experiments.trials.page import write_trial
 
             path = str(write_trial(trial, found, wishes.factory, Path(out)))
         return {"trial": trial_json(trial, found), "lines": _lines(trial, found), "report": path}
@@ -127,7 +127,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 def _lines(trial: "Trial", found: "tuple[Finding, ...]") -> list[str]:
     """Return what the console shows."""
-    from fl_audit.laboratory.findings import opening, refusal_words
+    from fl_audit.audits.black_box.findings import opening, refusal_words
 
     lines = [opening(trial)]
     for finding in found:

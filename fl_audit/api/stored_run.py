@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.run_tables import RunTables
+from fl_audit.federation.run_tables import RunTables
 from fl_audit.notebook import html_table
 from fl_audit.report.wording import capital, finding_text, number_text
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import read_json, read_summary
 
 

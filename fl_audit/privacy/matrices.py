@@ -14,7 +14,7 @@ noised nodes themselves.
 
 `banded` is a Toeplitz strategy with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153): rounds that are as far
 apart as there are bands do not overlap. Its coefficients are optimised ones where the file `banded_coefficients.json`
-has them (experiments/studies/banded_matrices.py wrote it with jax-privacy), otherwise those of the banded square root.
+has them (tests/validation/banded_matrices.py wrote it with jax-privacy), otherwise those of the banded square root.
 Numbers out of their range raise `InputError`.
 """
 

@@ -10,17 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
-from fl_audit.evidence.belief.family import READING_LEVEL
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.found import Findable, Findings, Numbers
-from fl_audit.evidence.findings.verdict import VerdictNumbers
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.evidence.readings import Ends, Read, read, widened
+from fl_audit.federation.findings import Findable, Findings, Numbers
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.wording import Reading, UnitWords, reading_text, unit_words
 from fl_audit.rounding import Rounded, rounded
+from fl_audit.verdict.family import READING_LEVEL
+from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.readings import Ends, Read, read, widened
+from fl_audit.verdict.verdict import Verdict
 
 N = TypeVar("N", bound=Findable)
 

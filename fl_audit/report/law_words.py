@@ -3,8 +3,8 @@
 from typing import assert_never
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
-from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.game.names import View
+from fl_audit.federation.finished_run import RunFacts
+from fl_audit.federation.names import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms import noise as noises

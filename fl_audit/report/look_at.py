@@ -2,7 +2,7 @@
 
 import math
 
-from fl_audit.evidence.findings.released_model import ModelNumbers, StarNumbers
+from fl_audit.audits.common.findings_released_model import ModelNumbers, StarNumbers
 from fl_audit.report.finding import RunContents
 from fl_audit.report.wording import number_text, percent
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.run_tables import quantiles_by_round
+from fl_audit.federation.run_tables import quantiles_by_round
 
 WIDTH = 7.6
 REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them

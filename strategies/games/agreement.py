@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.errors import InputError, as_path, choice, require, require_number, require_switch
-from fl_audit.laboratory.claim import LESSONS, StatedClaim
-from strategies.games.notes import Deed, Numbers, Observer, Replies
+from fl_audit.strategies.games.notes import Deed, Numbers, Observer, Replies
 
 if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
     from flwr.serverapp.strategy import Strategy
@@ -160,7 +160,7 @@ def is_private_on_the_server(strategy: "Strategy") -> bool:
     import flwr.server.strategy as old
     import flwr.serverapp.strategy as new
 
-    from strategies.games.bridge import layers_of
+    from fl_audit.strategies.games.bridge import layers_of
 
     wrappers = (
         new.DifferentialPrivacyServerSideFixedClipping,

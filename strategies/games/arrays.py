@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats
 from fl_audit.packing import pack, unpack
 from fl_audit.randomness import Purpose, generator
-from strategies.games.notes import Deed, Replies
+from fl_audit.strategies.games.notes import Deed, Replies
 
 Arrays = dict[str, NDArray[np.generic]]
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp.typing import Mod
 
-from strategies.games.agreement import Agreement
-from strategies.games.insider import held, insider
+from fl_audit.strategies.games.agreement import Agreement
+from fl_audit.strategies.games.insider import held, insider
 
 if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
     from flwr.server.strategy import Strategy as OldStrategy
     from flwr.serverapp.strategy import Strategy
 
-    from fl_audit.laboratory.trial import Trial
+    from fl_audit.audits.black_box.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Audit(Agreement):
 
         One of Flower's old interface is started by what is returned.
         """
-        from strategies.games.bridge import as_strategy
-        from strategies.games.watched import WatchedStrategy
+        from fl_audit.strategies.games.bridge import as_strategy
+        from fl_audit.strategies.games.watched import WatchedStrategy
 
         return WatchedStrategy(as_strategy(strategy), self)
 
@@ -48,6 +48,6 @@ class Audit(Agreement):
 
     def verdict(self) -> "Trial":
         """Return what came of the games; refused if some are missing."""
-        from strategies.games.findings import finished_trial
+        from fl_audit.strategies.games.findings import finished_trial
 
         return finished_trial(self)

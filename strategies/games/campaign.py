@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
-from fl_audit.laboratory.trial import (
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.seen import Games, Seen, Sketch, sketch, stacked
+from fl_audit.audits.black_box.trial import (
     CHUNK,
     FEWEST_OF_EACH,
     Budget,
@@ -36,18 +35,30 @@ from fl_audit.laboratory.trial import (
     Trial,
     put_on_trial,
 )
+from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
-from strategies.games.arrays import record_of, records_of, shapes_of, with_names
-from strategies.games.crew import crew
-from strategies.games.files import WorkingCopy, apart, outside_words
-from strategies.games.hearing import GameEars, Scene, errors_in, played, telling_names
-from strategies.games.kinds import BY_NAME, FEW, MANY, RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
-from strategies.games.metrics import HeardRecord, plain_numbers
-from strategies.games.models import Template, others_of, replied, template, template_of, update_of
-from strategies.games.subject import Local, Observer, Subject, clipped_sum, modified, seed_generators
-from strategies.games.watched import no_news_from_flower, say
-from strategies.grids import FIRST_NODE, RUN_ID, Room
-from strategies.rooms import new_room
+from fl_audit.strategies.games.arrays import record_of, records_of, shapes_of, with_names
+from fl_audit.strategies.games.crew import crew
+from fl_audit.strategies.games.files import WorkingCopy, apart, outside_words
+from fl_audit.strategies.games.hearing import GameEars, Scene, errors_in, played, telling_names
+from fl_audit.strategies.games.kinds import (
+    BY_NAME,
+    FEW,
+    MANY,
+    RECORDS_OF_OTHERS,
+    Kind,
+    Model,
+    Others,
+    Part,
+    ReplyForm,
+    Schedule,
+)
+from fl_audit.strategies.games.metrics import HeardRecord, plain_numbers
+from fl_audit.strategies.games.models import Template, others_of, replied, template, template_of, update_of
+from fl_audit.strategies.games.subject import Local, Observer, Subject, clipped_sum, modified, seed_generators
+from fl_audit.strategies.games.watched import no_news_from_flower, say
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, Room
+from fl_audit.strategies.rooms import new_room
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]

@@ -17,7 +17,7 @@ from tempfile import gettempdir
 from typing import Any
 from unittest.mock import patch
 
-from strategies.rooms import ROOM_PREFIX, new_room
+from fl_audit.strategies.rooms import ROOM_PREFIX, new_room
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories of trackers, which begin anew in games, and bytecode."""

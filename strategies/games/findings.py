@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
+from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, trial_json
+from fl_audit.audits.black_box.guesses import fewest_games, guess_trial
+from fl_audit.audits.black_box.seen import Seen, stacked
+from fl_audit.audits.black_box.trial import Refusal, Trial
 from fl_audit.errors import InputError
-from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
-from fl_audit.laboratory.guesses import fewest_games, guess_trial
-from fl_audit.laboratory.seen import Seen, stacked
-from fl_audit.laboratory.trial import Refusal, Trial
+from fl_audit.strategies.games.agreement import Agreement, Contribution
+from fl_audit.strategies.games.files import outside_words
+from fl_audit.strategies.games.hearing import ERROR, FAILED, telling_names
+from fl_audit.strategies.games.notes import Numbers, Observer
+from fl_audit.strategies.games.store import Campaign, Columns
 from fl_audit.whole_files import whole_file
-from strategies.games.agreement import Agreement, Contribution
-from strategies.games.files import outside_words
-from strategies.games.hearing import ERROR, FAILED, telling_names
-from strategies.games.notes import Numbers, Observer
-from strategies.games.store import Campaign, Columns
 
 _WORDS = {
     "removed": "one client's contribution against almost none",

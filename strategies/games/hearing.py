@@ -12,12 +12,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.seen import Seen, Sketch
 from fl_audit.errors import in_a_line
-from fl_audit.laboratory.seen import Seen, Sketch
-from strategies.games.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
-from strategies.games.metrics import plain_numbers
-from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
-from strategies.grids import HeardGrid
+from fl_audit.strategies.games.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
+from fl_audit.strategies.games.metrics import plain_numbers
+from fl_audit.strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
+from fl_audit.strategies.grids import HeardGrid
 
 ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
 FAILED = "the target's client gave no answer"

@@ -15,11 +15,20 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
-from strategies.games.arrays import Arrays, base_of, contribution, flat, record_of, records_of, shapes_of, with_names
-from strategies.games.data_sets import DataSet, data_set_of
-from strategies.games.files import apart, own_copy
-from strategies.games.fingerprint import client_fingerprint
-from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
+from fl_audit.strategies.games.arrays import (
+    Arrays,
+    base_of,
+    contribution,
+    flat,
+    record_of,
+    records_of,
+    shapes_of,
+    with_names,
+)
+from fl_audit.strategies.games.data_sets import DataSet, data_set_of
+from fl_audit.strategies.games.files import apart, own_copy
+from fl_audit.strategies.games.fingerprint import client_fingerprint
+from fl_audit.strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."

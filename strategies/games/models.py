@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.randomness import Purpose, generator
-from strategies.games.arrays import Arrays, moved
-from strategies.games.kinds import Direction, Model, Others, Part, ReplyForm, Schedule
+from fl_audit.strategies.games.arrays import Arrays, moved
+from fl_audit.strategies.games.kinds import Direction, Model, Others, Part, ReplyForm, Schedule
 
 ALMOST_NOTHING = 1e-6
 """Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""

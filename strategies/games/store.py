@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from fl_audit.audits.black_box.claim import LESSONS
+from fl_audit.audits.black_box.guesses import most_telling
+from fl_audit.audits.black_box.seen import Seen, stacked
+from fl_audit.audits.black_box.trial import Tell, Unrefuted
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import LESSONS
-from fl_audit.laboratory.guesses import most_telling
-from fl_audit.laboratory.seen import Seen, stacked
-from fl_audit.laboratory.trial import Tell, Unrefuted
 from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.games.agreement import Agreement
+from fl_audit.strategies.games.hearing import FAILED, telling_names
 from fl_audit.whole_files import remove_halves, whole_file
-from strategies.games.agreement import Agreement
-from strategies.games.hearing import FAILED, telling_names
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"

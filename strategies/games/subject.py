@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, choice, require, require_number, require_switch
+from fl_audit.strategies.games.bridge import as_strategy, initial_model
+from fl_audit.strategies.games.notes import Observer as Observer
 from fl_audit.user_modules import import_function
-from strategies.games.bridge import as_strategy, initial_model
-from strategies.games.notes import Observer as Observer
 
 Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
 

@@ -17,21 +17,21 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.seen import Seen, Sketch, sketch
+from fl_audit.audits.black_box.trial import Unrefuted
 from fl_audit.errors import InputError, in_a_line, require
-from fl_audit.laboratory.seen import Seen, Sketch, sketch
-from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
-from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
-from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
-from strategies.games.files import WorkingCopy, apart
-from strategies.games.findings import finish
-from strategies.games.fingerprint import fingerprint, joined
-from strategies.games.hearing import GameEars, RollCall, Scene, played
-from strategies.games.metrics import plain_numbers
-from strategies.games.notes import Deed, Note, Numbers, Observer
-from strategies.games.store import Campaign, open_campaign
-from strategies.games.subject import Start, seed_generators, spared_generators, start_of
-from strategies.grids import Ears, HeardGrid
+from fl_audit.strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
+from fl_audit.strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
+from fl_audit.strategies.games.files import WorkingCopy, apart
+from fl_audit.strategies.games.findings import finish
+from fl_audit.strategies.games.fingerprint import fingerprint, joined
+from fl_audit.strategies.games.hearing import GameEars, RollCall, Scene, played
+from fl_audit.strategies.games.metrics import plain_numbers
+from fl_audit.strategies.games.notes import Deed, Note, Numbers, Observer
+from fl_audit.strategies.games.store import Campaign, open_campaign
+from fl_audit.strategies.games.subject import Start, seed_generators, spared_generators, start_of
+from fl_audit.strategies.grids import Ears, HeardGrid
 
 _TOLD_EVERY = 5.0  # seconds between two lines of progress
 

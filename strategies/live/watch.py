@@ -15,10 +15,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.rounds import NOTE, CanaryNote, read_note
+from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.rounds import NOTE, CanaryNote, read_note
 from fl_audit.errors import InputError
-from strategies.games.bridge import layers_of
+from fl_audit.strategies.games.bridge import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""

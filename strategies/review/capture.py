@@ -21,14 +21,14 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
+from fl_audit.strategies.games.arrays import record_of
+from fl_audit.strategies.games.bridge import as_strategy, by_places, manager_of
+from fl_audit.strategies.games.subject import Mod, Start, start_of
+from fl_audit.strategies.games.watched import WatchedStrategy
+from fl_audit.strategies.grids import RUN_ID, Room
+from fl_audit.strategies.review.app import App, StandIns, is_stand_in, loaded
+from fl_audit.strategies.review.masks import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words
-from strategies.games.arrays import record_of
-from strategies.games.bridge import as_strategy, by_places, manager_of
-from strategies.games.subject import Mod, Start, start_of
-from strategies.games.watched import WatchedStrategy
-from strategies.grids import RUN_ID, Room
-from strategies.review.app import App, StandIns, is_stand_in, loaded
-from strategies.review.masks import AGREEING, fault_outside, name_of
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
 _AGREED = "secure aggregation is not played: games have plain replies, of which the server would see the sum alone"

@@ -9,11 +9,11 @@ from numbers import Real
 from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.names import NoiseOver
-from strategies.games.bridge import layers_of
-from strategies.games.subject import Mod, Observer
+from fl_audit.strategies.games.bridge import layers_of
+from fl_audit.strategies.games.subject import Mod, Observer
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
 _NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")

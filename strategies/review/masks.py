@@ -6,8 +6,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from fl_audit.errors import in_a_line
-from strategies.games.subject import Mod, modified
-from strategies.grids import FIRST_NODE, RUN_ID, make_messages_for
+from fl_audit.strategies.games.subject import Mod, modified
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, make_messages_for
 
 AGREEING = ("secaggplus_mod", "secagg_mod")
 """Names of Flower's modifiers of secure aggregation."""

@@ -14,18 +14,18 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.findings import TOO_FEW, not_tried
+from fl_audit.audits.black_box.trial import QUICK, Budget, KindPlayed, Trial
 from fl_audit.errors import require
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import TOO_FEW, not_tried
-from fl_audit.laboratory.trial import QUICK, Budget, KindPlayed, Trial
-from strategies.games.arrays import Arrays, arrays_of
-from strategies.games.bridge import as_strategy, layers_of
-from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
-from strategies.games.models import is_moved_by
-from strategies.games.subject import Start, spared_generators
-from strategies.games.watched import no_news_from_flower
-from strategies.grids import Room
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+from fl_audit.strategies.games.arrays import Arrays, arrays_of
+from fl_audit.strategies.games.bridge import as_strategy, layers_of
+from fl_audit.strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
+from fl_audit.strategies.games.models import is_moved_by
+from fl_audit.strategies.games.subject import Start, spared_generators
+from fl_audit.strategies.games.watched import no_news_from_flower
+from fl_audit.strategies.grids import Room
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from strategies.review.claims import is_on
+from fl_audit.strategies.review.claims import is_on
 
 LIBRARIES = {
     "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",

@@ -17,29 +17,29 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.seen import Seen
+from fl_audit.audits.black_box.trial import Budget, Tell, Trial
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Seen
-from fl_audit.laboratory.trial import Budget, Tell, Trial
 from fl_audit.randomness import Purpose, generator
-from strategies.games.bridge import layers_of
-from strategies.games.campaign import LOSS, LaboratoryGame, hold_to_claim, kinds_of
-from strategies.games.files import WorkingCopy, apart, moved_here
-from strategies.games.hearing import errors_in
-from strategies.games.kinds import BY_NAME, Kind
-from strategies.games.metrics import names_asked
-from strategies.games.models import template_of
-from strategies.games.subject import Observer, Start, Subject, spared_generators
-from strategies.games.watched import no_news_from_flower
-from strategies.grids import FIRST_NODE, GridAround
-from strategies.review import plan as planning
-from strategies.review.app import App, StandIns, read_app
-from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, named_in, stated_by, training_doubt
-from strategies.review.options import ReviewOptions
-from strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
-from strategies.review.records import OfRecords, of_records, of_records_words, of_settings
+from fl_audit.strategies.games.bridge import layers_of
+from fl_audit.strategies.games.campaign import LOSS, LaboratoryGame, hold_to_claim, kinds_of
+from fl_audit.strategies.games.files import WorkingCopy, apart, moved_here
+from fl_audit.strategies.games.hearing import errors_in
+from fl_audit.strategies.games.kinds import BY_NAME, Kind
+from fl_audit.strategies.games.metrics import names_asked
+from fl_audit.strategies.games.models import template_of
+from fl_audit.strategies.games.subject import Observer, Start, Subject, spared_generators
+from fl_audit.strategies.games.watched import no_news_from_flower
+from fl_audit.strategies.grids import FIRST_NODE, GridAround
+from fl_audit.strategies.review import plan as planning
+from fl_audit.strategies.review.app import App, StandIns, read_app
+from fl_audit.strategies.review.capture import Caught, catch
+from fl_audit.strategies.review.claims import Stated, named_in, stated_by, training_doubt
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
+from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
+from fl_audit.verdict.verdict import Verdict
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, assert_never
 
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.findings import Finding, findings, not_tried, opening, trial_json, untried_words
-from fl_audit.laboratory.trial import Trial
-from strategies.games.campaign import LOSS
-from strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS, Model
-from strategies.review.claims import epsilon_words, training_doubt
-from strategies.review.plan import Aside, Leak
-from strategies.review.records import of_records_words
-from strategies.review.review import Review
+from fl_audit.audits.black_box.findings import Finding, findings, not_tried, opening, trial_json, untried_words
+from fl_audit.audits.black_box.trial import Trial
+from fl_audit.strategies.games.campaign import LOSS
+from fl_audit.strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS, Model
+from fl_audit.strategies.review.claims import epsilon_words, training_doubt
+from fl_audit.strategies.review.plan import Aside, Leak
+from fl_audit.strategies.review.records import of_records_words
+from fl_audit.strategies.review.review import Review
+from fl_audit.verdict.verdict import Verdict
 
 _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "

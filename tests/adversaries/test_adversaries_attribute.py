@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import gaussian_kde
 
-from fl_audit.adversaries.membership.attribute import attribute_guesses, attribute_guesses_with_shadows, sampled_law
+from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows, sampled_law
 from fl_audit.errors import InputError
-from fl_audit.game.membership import Membership
+from fl_audit.federation.membership import Membership
 
 
 def normal_error_law(spread: float) -> Callable[[np.ndarray], np.ndarray]:

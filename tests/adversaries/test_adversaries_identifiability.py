@@ -11,14 +11,14 @@ from scipy import stats
 from torch import Tensor
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.adversaries.identifiability import Observation, observe
+from fl_audit.audits.identifiability.identifiability import Observation, observe
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
-from fl_audit.game.examples import Examples
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import SeenRound, View
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.seen import SeenRound, View
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fl_audit.adversaries.inversion.attack import (
+from fl_audit.audits.reconstruction.attack import (
     Descent,
     OtherPictures,
     _inferred_labels,
@@ -18,7 +18,7 @@ from fl_audit.adversaries.inversion.attack import (
     reads_first_layer,
     total_variation,
 )
-from fl_audit.adversaries.inversion.shared import SharedUpdate
+from fl_audit.audits.reconstruction.shared import SharedUpdate
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fl_audit.adversaries.noise_meter import SAMPLE, Meter, sampled_places
-from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
 from fl_audit.errors import InputError
 from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
+from fl_audit.verdict.noise_meter import SAMPLE, Meter, sampled_places
+from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
 
 LAYOUT = ParameterLayout(("weight", "bias", "scale"), ((8, 5), (5,), (1,)))
 SIZE = LAYOUT.size

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.studies import attack_packages
-from experiments.studies.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
-from experiments.studies.chores import asked
-from fl_audit.adversaries.membership.lira import LiraForm, lira_scores
+from fl_audit.audits.membership.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
+from fl_audit.experiments.studies.chores import asked
+from tests.validation import attack_packages
+from tests.validation.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
 
 LIRA_SCRIPT = """
 import sys

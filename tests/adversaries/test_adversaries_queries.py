@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.adversaries.membership.confidence import MovedImages, ResampledColumns, queries_for
+from fl_audit.audits.membership.confidence import MovedImages, ResampledColumns, queries_for
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.encoding import choose_attribute
 from fl_audit.data.records import Records, Source, side_by_side

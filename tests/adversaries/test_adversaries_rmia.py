@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
 from fl_audit.errors import InputError
-from fl_audit.game.membership import Membership
+from fl_audit.federation.membership import Membership
 
 Array = NDArray[np.float64]
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from fl_audit.adversaries.membership.confidence import log_probabilities
-from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shadow_scores
+from fl_audit.audits.membership.confidence import log_probabilities
+from fl_audit.audits.membership.shadow import AttackModel, ShadowRule, shadow_scores
 from fl_audit.errors import InputError
-from fl_audit.game.membership import Membership
+from fl_audit.federation.membership import Membership
 
 Array = NDArray[np.float64]
 

@@ -10,9 +10,10 @@ from scipy.special import logit
 from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
-from fl_audit.adversaries.membership import white_box
-from fl_audit.adversaries.membership.loss import loss_scores
-from fl_audit.adversaries.membership.white_box import (
+from fl_audit.audits.membership import white_box
+from fl_audit.audits.membership.loss import loss_scores
+from fl_audit.audits.membership.rates import membership_rates
+from fl_audit.audits.membership.white_box import (
     WhiteBoxPart,
     WhiteBoxRule,
     _label_log_odds,
@@ -21,10 +22,9 @@ from fl_audit.adversaries.membership.white_box import (
     known_halves,
     white_box_scores,
 )
-from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.rates import membership_rates
-from fl_audit.game.membership import Membership
+from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 

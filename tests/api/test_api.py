@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fl_audit as fa
-from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict
 
 # One worker plays the run that tests of this file share.
 pytestmark = pytest.mark.xdist_group("api")

@@ -8,10 +8,10 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 import fl_audit as fa
-from clients.canary import Canary, canary_of_node
-from fl_audit.canaries.kept import Watch
+from fl_audit.audits.canaries.kept import Watch
+from fl_audit.clients.canary import Canary, canary_of_node
 from fl_audit.privacy.terms import TrainingTerms
-from strategies.games import Audit, StatedClaim, Subject
+from fl_audit.strategies.games import Audit, StatedClaim, Subject
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
 SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)

@@ -10,10 +10,10 @@ from scipy.optimize import linprog
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 
-from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
-from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.canaries.order_statistic import order_statistic_p_value
-from fl_audit.canaries.tradeoff import (
+from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
+from fl_audit.audits.canaries.tradeoff import (
     Guesses,
     approximate_inverse,
     gaussian_inverse,
@@ -24,8 +24,8 @@ from fl_audit.canaries.tradeoff import (
     tradeoff_epsilon,
     tradeoff_mu,
 )
+from fl_audit.audits.membership.achieved import relative_tradeoff
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.achieved import relative_tradeoff
 
 COUNTS = st.integers(1, 60).flatmap(
     lambda m: st.integers(0, m).flatmap(lambda r: st.integers(0, r).map(lambda v: Guesses(m, r, v)))

@@ -7,27 +7,27 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ks_2samp, norm
 
-from experiments.studies.canary_clients import NEEDED, Training, study
-from experiments.studies.one_run_certificates import _false_certificates, limit_under_dependence, mechanisms, problems
 from fl_audit.adjacency import Adjacency
-from fl_audit.canaries.bounds import one_run_bound
-from fl_audit.canaries.certify import certify
-from fl_audit.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
-from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
-from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.canaries.tradeoff import Guesses, tradeoff_mu
+from fl_audit.audits.canaries.bounds import one_run_bound
+from fl_audit.audits.canaries.certify import certify
+from fl_audit.audits.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.tradeoff import Guesses, tradeoff_mu
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import LaplaceRelease, gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from tests.validation.canary_clients import NEEDED, Training, study
+from tests.validation.one_run_certificates import _false_certificates, limit_under_dependence, mechanisms, problems
 
 ALARM = 1e-4
 
 
 def test_a_client_can_carry_it() -> None:
     """Directions, coins and scores load numpy alone; the bounds load scipy, and nothing that learns."""
-    code = "import sys, fl_audit.canaries.{}; print([m for m in {!r} if m in sys.modules])"
+    code = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"
     heavy = ("torch", "pandas", "sklearn", "opacus", "flwr", "ray", "dp_accounting")
     for module, unwanted in (("directions", (*heavy, "scipy")), ("certify", heavy), ("bounds", heavy)):
         run = [sys.executable, "-c", code.format(module, unwanted)]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pages import BLOCKS, FILES, ROOT
 
-from experiments.trials.review_process import reviewed
-from strategies.review.app import StandIns, read_app
-from strategies.review.capture import catch
-from strategies.review.options import ReviewOptions
+from fl_audit.experiments.trials.review_process import reviewed
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import catch
+from fl_audit.strategies.review.options import ReviewOptions
 
 PAGE = "docs/tutorials/flower-app.md"
 

@@ -16,13 +16,13 @@ import pytest
 from pages import FILES, Block, makers
 from typer.main import get_command
 
-from experiments.cli.main import app, main
-from experiments.runs.config import PRIVACY_TARGETS, parse_config
-from experiments.runs.config_file import load_config
-from experiments.trials import strategy_process
-from experiments.trials.strategy_process import StrategyOptions, held
+from fl_audit.experiments.cli.main import app, main
+from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.trials import strategy_process
+from fl_audit.experiments.trials.strategy_process import StrategyOptions, held
+from fl_audit.strategies.review.app import read_app
 from fl_audit.user_modules import OWN_PACKAGES
-from strategies.review.app import read_app
 
 WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
 """Few worlds: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 from opened_noise import BREACHES, HELD_BACK, SIGNS, UNSEEN, play
 
-from fl_audit.evidence.belief.distinguisher import distinguisher
-from fl_audit.evidence.belief.family import TestName
+from fl_audit.verdict.distinguisher import distinguisher
+from fl_audit.verdict.family import TestName
 
 
 def _p_values(breach: str, runs: int, worlds: int, rounds: int) -> np.ndarray:

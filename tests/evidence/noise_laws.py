@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
 
 TENSORS = ("weight", "bias")
 SIZES = (640, 10)

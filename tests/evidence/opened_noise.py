@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_meter import sampled_places
-from fl_audit.adversaries.residuals import STRIDES, Residuals
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.measured import Measured
 from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_meter import sampled_places
+from fl_audit.verdict.residuals import STRIDES, Residuals
 
 LAYOUT = ParameterLayout(("first", "second", "third", "bias"), ((12, 25), (8, 25), (14, 10), (10,)))
 PLACES = sampled_places(LAYOUT)

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.studies import coverage
-from experiments.studies.coverage import STATEMENTS, CoverageLine, Statement, measured
-from experiments.studies.coverage_laws import PrintedStatement
+from tests.validation import coverage
+from tests.validation.coverage import STATEMENTS, CoverageLine, Statement, measured
+from tests.validation.coverage_laws import PrintedStatement
 
 ROOT = Path(__file__).parents[2]
 STUDIES = {"studies", "benchmarks", "zoo"}
@@ -25,18 +25,18 @@ COUNTS_GIVEN = {"clopper_pearson"}
 """Intervals that are true only of counts that nothing was chosen by: whoever calls them is listed, too."""
 NOT_OF_A_NUMBER = {
     # what a model is sure of, which is called its confidence as well
-    "fl_audit.adversaries.membership.attacks.attack_scores",
-    "fl_audit.adversaries.membership.rmia._log",
-    "experiments.reproductions.bernau2019.runs._reduced",
+    "fl_audit.audits.membership.attacks.attack_scores",
+    "fl_audit.audits.membership.rmia._log",
+    "fl_audit.experiments.reproductions.bernau2019.runs._reduced",
     # a level that several bounds share
-    "fl_audit.laboratory.trial.put_on_trial",
-    "fl_audit.laboratory.trial._tried_by_halves",
+    "fl_audit.audits.black_box.trial.put_on_trial",
+    "fl_audit.audits.black_box.trial._tried_by_halves",
     # what most audits with such a level find: a power
-    "fl_audit.laboratory.findings.could_find",
+    "fl_audit.audits.black_box.findings.could_find",
     # the interval of a section of the user's own, stretched as that of a normal law
-    "fl_audit.evidence.readings.widened.at",
+    "fl_audit.verdict.readings.widened.at",
     # how often chance alone gives what was found, in words
-    "fl_audit.report.page.first_screen._of_verdict",
+    "fl_audit.audits.first_screen._of_verdict",
 }
 LISTED = {function for statement in STATEMENTS for function in statement.functions}
 

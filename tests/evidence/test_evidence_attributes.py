@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from scipy.special import ndtr
 
-from fl_audit.evidence.belief.advantage import mean_advantage
-from fl_audit.evidence.findings.attacks import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
+from fl_audit.audits.identifiability.advantage import mean_advantage
+from fl_audit.audits.membership.findings_attacks import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
+from fl_audit.audits.membership.sections_attacks import _mean_row
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.finding import Row
-from fl_audit.report.sections.attacks import _mean_row
 from fl_audit.report.wording import Reading
 
 

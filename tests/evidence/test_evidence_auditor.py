@@ -1,4 +1,4 @@
-"""The audited auditor: bounds beside the truth; worst settings are those of `experiments.studies.coverage`."""
+"""The audited auditor: bounds beside the truth; worst settings are those of `tests.validation.coverage`."""
 
 import math
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from experiments.studies.known_mechanisms import MECHANISMS, KnownMechanism, gaussian, subsampled_gaussian
 from fl_audit.arrays import Floats
-from fl_audit.evidence.bounds import lower_bounds
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.bounds.split import ScorePart, ScoreSplit, split_scores
+from fl_audit.statistics import lower_bounds
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.split import ScorePart, ScoreSplit, split_scores
+from tests.validation.known_mechanisms import MECHANISMS, KnownMechanism, gaussian, subsampled_gaussian
 
 RUNS = 160
 MOST = int(binom.ppf(1 - 1e-4, RUNS, 0.05))

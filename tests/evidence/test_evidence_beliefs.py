@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logit, ndtr
 
-from fl_audit.errors import InputError
-from fl_audit.evidence.belief.advantage import Bets, mean_interval
-from fl_audit.evidence.belief.calibration import _poisson_binomial, _poisson_binomial_p, calibration
-from fl_audit.evidence.belief.expected import (
+from fl_audit.audits.identifiability.advantage import Bets, mean_interval
+from fl_audit.audits.identifiability.calibration import _poisson_binomial, _poisson_binomial_p, calibration
+from fl_audit.audits.identifiability.expected import (
     _delta_terms,
     _epsilon_interval,
     _foreseen_terms,
@@ -23,6 +22,7 @@ from fl_audit.evidence.belief.expected import (
     delta_from_beliefs,
     epsilon_from_beliefs,
 )
+from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 
 MU = 0.65

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.arrays import Floats
-from fl_audit.confidence.shift import detectable_shift, gaussian_shift, spread_of_parts
-from fl_audit.evidence.belief.family import FAMILY_LEVEL
-from fl_audit.evidence.live_doubts import Dilution, dilution, squared_spread
+from fl_audit.audits.canaries.live_doubts import Dilution, dilution, squared_spread
+from fl_audit.statistics.shift import detectable_shift, gaussian_shift, spread_of_parts
+from fl_audit.verdict.family import FAMILY_LEVEL
 
 CANARIES, DIRECTIONS, ROUNDS, SIZE, OTHERS = 4, 24, 40, 400, 12
 TRAININGS = 200

@@ -14,12 +14,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, mannwhitneyu
 
-from fl_audit.evidence.belief import distinguisher as module
-from fl_audit.evidence.belief import world_features
-from fl_audit.evidence.belief.distinguisher import distinguisher
-from fl_audit.evidence.belief.family import Missing, NotOffered, TestName, TestResult
-from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.world_features import direction_features, sample_features
+from fl_audit.verdict import distinguisher as module
+from fl_audit.verdict import world_features
+from fl_audit.verdict.distinguisher import distinguisher
+from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.world_features import direction_features, sample_features
 
 
 def _tested(measured: Measured) -> TestResult:
@@ -211,5 +211,5 @@ def test_grids_are_looked_at_with_one_step_in_all_worlds() -> None:
 
 
 def test_importing_the_evidence_does_not_import_scikit_learn() -> None:
-    code = "import sys, fl_audit.evidence.belief.distinguisher; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, fl_audit.verdict.distinguisher; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

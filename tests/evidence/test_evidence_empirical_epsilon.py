@@ -6,15 +6,15 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
-from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.belief.empirical_epsilon import (
+from fl_audit.audits.identifiability.advantage import clopper_pearson
+from fl_audit.audits.identifiability.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,
     epsilon_from_measured_advantage,
     sensitivity_interval,
 )
+from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

@@ -5,8 +5,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
+from fl_audit.audits.identifiability.laws import (
+    SMALLEST_SIGNAL,
+    InnovationCheck,
+    check_scores,
+    increments_of,
+    innovations,
+)
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL, InnovationCheck, check_scores, increments_of, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 

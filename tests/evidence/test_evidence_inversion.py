@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
+from fl_audit.audits.reconstruction.reconstruction import likeness, matched
 from fl_audit.errors import InputError
-from fl_audit.evidence.reconstruction import likeness, matched
 
 DRAW = np.random.default_rng(0)
 TRUE = DRAW.random((30, 1, 12, 9), dtype=np.float32)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
-from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
-from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.thresholds import Counts, bound_of, gdp_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.shift import gaussian_shift
+from fl_audit.statistics.thresholds import Counts, bound_of, gdp_mu
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP, BoundMethod.BAYES)

@@ -8,10 +8,10 @@ from scipy.special import ndtr
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc
 
+from fl_audit.audits.membership.achieved import epsilon_of_one_target, one_target_scores
+from fl_audit.audits.membership.rates import _areas_between_worlds, membership_rates, roc_curve
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.achieved import epsilon_of_one_target, one_target_scores
-from fl_audit.evidence.membership.rates import _areas_between_worlds, membership_rates, roc_curve
-from fl_audit.game.membership import Membership
+from fl_audit.federation.membership import Membership
 
 
 def draws(seed: int = 0) -> np.random.Generator:

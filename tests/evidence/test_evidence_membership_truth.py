@@ -1,6 +1,6 @@
 """Attacks and evidence where the truth is known: mechanisms with an exact trade-off, and coins nothing depends on.
 
-`experiments.studies.coverage` holds the same claims in many more games.
+`tests.validation.coverage` holds the same claims in many more games.
 """
 
 import math
@@ -10,7 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from experiments.studies.membership_releases import (
+from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.rates import membership_rates, roc_curve
+from fl_audit.federation.membership import Membership
+from tests.validation.membership_releases import (
     ATTACKS,
     GAMES,
     SLOW,
@@ -20,9 +23,6 @@ from experiments.studies.membership_releases import (
     randomised_response,
     rates_without_leak,
 )
-from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.evidence.membership.rates import membership_rates, roc_curve
-from fl_audit.game.membership import Membership
 
 Array = NDArray[np.float64]
 MECHANISMS = (gaussian_mean(1.0), gaussian_mean(2.0), randomised_response(1.0), leaky_response(0.5, 0.05))

@@ -12,15 +12,10 @@ from noise_laws import DIRECTIONS, PLACES, draw_measured
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from experiments.studies.breach_kinds import BREACHES, Breach
-from experiments.studies.breaches import _study_breach, synthetic_run
-from experiments.studies.synthetic_noise import NoiseSetting, play
-from experiments.studies.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
-from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName
-from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_copies import (
+from fl_audit.verdict.family import FAMILY_LEVEL, Missing, NotOffered, TestName
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_copies import (
     _cosine_at,
     _cosine_tail,
     _joint_law,
@@ -28,7 +23,7 @@ from fl_audit.evidence.belief.noise_copies import (
     _product_log_tail,
     joint_places,
 )
-from fl_audit.evidence.belief.noise_moments import (
+from fl_audit.verdict.noise_moments import (
     _detectable_mean,
     _detectable_share,
     _detectable_shift,
@@ -37,14 +32,19 @@ from fl_audit.evidence.belief.noise_moments import (
     shared_over_rounds,
     shared_over_worlds,
 )
-from fl_audit.evidence.belief.noise_scale import (
+from fl_audit.verdict.noise_scale import (
     chi_square_quantile,
     detectable_ratio,
     noise_along_record,
     noise_round,
     secret_total,
 )
-from fl_audit.evidence.belief.verdict import run_family
+from fl_audit.verdict.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
+from fl_audit.verdict.verdict import run_family
+from tests.validation.breach_kinds import BREACHES, Breach
+from tests.validation.breaches import _study_breach, synthetic_run
+from tests.validation.synthetic_noise import NoiseSetting, play
+from tests.validation.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
 
 
 def p_values(count: int, seed: int = 0, **settings: float) -> dict[str, NDArray[np.float64]]:
@@ -116,7 +116,7 @@ def _uniform(measured: Measured) -> dict[str, NDArray[np.float64]]:
 
 @pytest.mark.parametrize("breach", BREACHES, ids=[breach.name for breach in BREACHES])
 def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> None:
-    """Two runs of each; `experiments.studies.breaches` plays 1,000."""
+    """Two runs of each; `tests.validation.breaches` plays 1,000."""
     found = _study_breach(breach, partial(synthetic_run, breach), range(2))
     assert breach.below or found.expected == found.runs == found.found
 
@@ -409,7 +409,7 @@ def test_what_was_not_measured_is_not_called_absent() -> None:
 
 
 def test_of_too_many_worlds_some_are_sampled_and_blurred_ones_never(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fl_audit.evidence.belief.measured.MOST_SAMPLED", 50 * 30 * len(PLACES))
+    monkeypatch.setattr("fl_audit.verdict.measured.MOST_SAMPLED", 50 * 30 * len(PLACES))
     honest = draw_measured(np.random.default_rng(53), 120, 30)
     assert honest.residuals is not None
     values = honest.residuals.sample.copy()

@@ -7,13 +7,13 @@ import pytest
 from noise_laws import draw_measured
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import TestName, TestResult, of_looks
-from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum
-from fl_audit.evidence.belief.verdict import Verdict, judge, judge_scores, run_family
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
+from fl_audit.verdict.family import TestName, TestResult, of_looks
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_scale import NoiseAlong, SquareSum
+from fl_audit.verdict.verdict import Verdict, judge, judge_scores, run_family
 
 PROMISE = guarantee(Claim("replace-record", gaussian_rounds(8.0, 30), 0.01))
 OF_RUN = ("increments", "sensitivity", "sigma", "scores")

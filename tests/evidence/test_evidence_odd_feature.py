@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from experiments.studies.synthetic_noise import OddFeature, play_odd_feature
 from fl_audit.adjacency import Adjacency
-from fl_audit.confidence.shift import gaussian_shift
-from fl_audit.evidence.belief.verdict import Verdict, judge
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
+from fl_audit.statistics.shift import gaussian_shift
+from fl_audit.verdict.verdict import Verdict, judge
+from tests.validation.synthetic_noise import OddFeature, play_odd_feature
 
 
 @pytest.mark.long

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fl_audit.adversaries.membership.insider import increments
+from fl_audit.audits.membership.insider import increments
+from fl_audit.audits.reconstruction.reconstruction import judge_hits, ranks_of_truth
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.noise_scale import NoiseAlong
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.reconstruction import judge_hits, ranks_of_truth
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.reconstruction import reconstruction_bound, simplex_success
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.verdict import Verdict
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
 

@@ -6,7 +6,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom, binomtest
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.roc import tradeoff_band
+from fl_audit.statistics.roc import tradeoff_band
 
 
 @pytest.mark.parametrize(("size", "mu", "share"), [(100, 0.52, 0.1), (500, 1.0, 0.01), (30, 1.0, 0.9)])

@@ -10,22 +10,22 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, TestName
-from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_estimate import (
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.verdict.family import FAMILY_LEVEL, Missing, TestName
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_estimate import (
     breach_ratio,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
     ratio_interval,
 )
-from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum, record_squares, total_squares
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.verdict.noise_scale import NoiseAlong, SquareSum, record_squares, total_squares
+from fl_audit.verdict.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
 
 
 def promise_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:

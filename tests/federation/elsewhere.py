@@ -9,11 +9,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from ray import cloudpickle
 
-from experiments.runs.cluster.luggage import compartment_of, pieces_of
+from fl_audit.experiments.runs.cluster.luggage import compartment_of, pieces_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each process is a copy of one that has imported what clients need and has done nothing: importing takes seconds."""
-PROCESSES.set_forkserver_preload(["experiments", "clients.app", "ray.cloudpickle"])
+PROCESSES.set_forkserver_preload(["experiments", "fl_audit.clients.app", "ray.cloudpickle"])
 
 
 def serve(calls: Connection) -> None:
@@ -21,7 +21,7 @@ def serve(calls: Connection) -> None:
     import torch
 
     import experiments  # noqa: F401  # sets the environment before Flower is imported
-    from clients.app import app
+    from fl_audit.clients.app import app
     from fl_audit.data import catalogue
 
     def unread(spec: object) -> None:

@@ -10,7 +10,7 @@ from flwr.app import Array, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from clients.app import build_app
+from fl_audit.clients.app import build_app
 from fl_audit.protocol import Key, Record
 
 FROZEN_CLIENT, FAULTY_CLIENT = 1, 2

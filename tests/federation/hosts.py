@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from experiments.studies import hosts
-from experiments.studies.hosts import Host, NoHostsError
+from tests.validation import hosts
+from tests.validation.hosts import Host, NoHostsError
 
 
 @contextmanager

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.worlds import WorldBatch
-from strategies.dp_strategy import DPStrategy
 
 
 class HalvedNoise(DPStrategy):

@@ -1,17 +1,17 @@
-"""Breaches of real federations on the local engine; `experiments.studies.breaches` plays all of them many times."""
+"""Breaches of real federations on the local engine; `tests.validation.breaches` plays all of them many times."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
-from experiments.studies.breach_kinds import BREACHES
-from experiments.studies.breaches import _real_run
-from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
-from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.verdict import run_family
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.verdict import run_family
+from tests.validation.breach_kinds import BREACHES
+from tests.validation.breaches import _real_run
+from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 
 TRIED = (
     "noise missing on the smallest tensor",

@@ -23,17 +23,17 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from hosts import other_hosts
 
-from clients.app import build_app
-from experiments.runs.config_file import load_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import Parties, run_audit
-from experiments.studies.chaos import AUDIT, _is_identical, campaign, play
-from experiments.studies.chaos_cluster import Blow, FlowerCommand
+from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.protocol import Key, Record
+from fl_audit.strategies.errors import FederationError
 from fl_audit.worlds import WorldBatch
-from strategies.errors import FederationError
+from tests.validation.chaos import AUDIT, _is_identical, campaign, play
+from tests.validation.chaos_cluster import Blow, FlowerCommand
 
 SECONDS_TO_GO_ON = 90.0
 """From the death of a node to the end of the run: Ray takes up to half a minute to notice."""
@@ -231,7 +231,7 @@ def _marked(words: str) -> list[str]:
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
-        command = [sys.executable, "-P", "-m", "experiments.studies.chaos", "--out", f"{place}/out"]
+        command = [sys.executable, "-P", "-m", "tests.validation.chaos", "--out", f"{place}/out"]
         ended = subprocess.Popen(command, env=os.environ | {"TMPDIR": place}, start_new_session=True)
         deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
         while not list(Path(place).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:

@@ -8,11 +8,11 @@ import torch
 from audits import MakePlan
 from test_federation_engines import assert_same
 
-from experiments.runs import run as runs
-from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
-from fl_audit.game.contributing import Moment, contributed, contributed_together, trains_together
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs import run as runs
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.contributing import Moment, contributed, contributed_together, trains_together
+from fl_audit.federation.game import load_game
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, trains_stacked
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel

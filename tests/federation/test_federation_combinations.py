@@ -7,20 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from experiments.runs.plan import AuditPlan
-from experiments.studies.guarantee_settings import (
-    CLIENTS,
-    ROUNDS,
-    Combination,
-    boxes,
-    combinations,
-    is_repetition,
-    plan_of,
-    write_records,
-)
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.game.seen import View, _require_view
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.seen import View, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.contribution import (
@@ -50,6 +40,16 @@ from fl_audit.mechanisms.noise import (
 )
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.privacy.matrices import StrategyKind
+from tests.validation.guarantee_settings import (
+    CLIENTS,
+    ROUNDS,
+    Combination,
+    boxes,
+    combinations,
+    is_repetition,
+    plan_of,
+    write_records,
+)
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("combinations")

@@ -8,16 +8,16 @@ from audits import MakePlan
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from laws import LAWS, Changes
 
-import clients.app
-from experiments.runs.local_engine import LocalGrid
-from fl_audit.game.game import load_game
-from fl_audit.game.seen import Made
+import fl_audit.clients.app
+from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.federation.game import load_game
+from fl_audit.federation.seen import Made
 from fl_audit.protocol import Key, Record
+from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.errors import FederationError
 from fl_audit.worlds import WorldBatch, remaining_batches
-from server.watched_grid import WatchedGrid, call_the_roll
-from strategies.challenger import SeededChallenger
-from strategies.dp_strategy import DPStrategy
-from strategies.errors import FederationError
 
 WORLDS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")
@@ -36,7 +36,7 @@ class Released:
 def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released, list[Message]]:
     """Return a strategy after the first round was asked for, and the honest replies."""
     plan, released = small_plan(**changes), Released()
-    game, grid = load_game(plan.public), LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
+    game, grid = load_game(plan.public), LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     (batch,) = remaining_batches(WORLDS, WORLDS, ())
     size = game.model.layout.size
     roster = call_the_roll(WatchedGrid(grid, 60.0), game)

@@ -10,12 +10,12 @@ import torch
 from audits import MakePlan
 from safetensors.torch import load_file
 
-from experiments.runs.engines import Engine
-from experiments.runs.replay import replay
-from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
-from fl_audit.game.initial_weights import InitialWeights, pretraining_examples, starting_models
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.game import load_game
+from fl_audit.federation.initial_weights import InitialWeights, pretraining_examples, starting_models
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.report.finding import RunContents
 

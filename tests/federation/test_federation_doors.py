@@ -15,10 +15,10 @@ import psutil
 import pytest
 from hosts import other_hosts
 
-from experiments.runs import guard
-from experiments.runs.cluster import access
-from experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs import guard
+from fl_audit.experiments.runs.cluster import access
+from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
 
 CALLS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",

@@ -11,18 +11,18 @@ from flwr.app import Context, RecordDict, UserConfig
 from flwr.superlink.grid import InMemoryGrid
 from safetensors.torch import load_file
 
-from clients.app import app as client_app
-from experiments.runs.config_file import load_config
-from experiments.runs.engines import Engine
-from experiments.runs.flower_app import ViolatedError, server_app
-from experiments.runs.local_engine import LocalGrid
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
+from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.flower_app import ViolatedError, server_app
+from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
-from strategies.challenger import SeededChallenger
-from strategies.errors import FederationError
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.errors import FederationError
 
 SMALL_TOML = """
 [data]
@@ -124,12 +124,12 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
         loaded.append(path)
         raise InputError("so far")
 
-    monkeypatch.setattr("experiments.runs.flower_app.load_config", load)
+    monkeypatch.setattr("fl_audit.experiments.runs.flower_app.load_config", load)
     settings = UserConfig({"config": str(tmp_path / "audit.toml"), "out": str(tmp_path / "flower")})
     context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
     with pytest.raises(InputError, match="so far"):
         server_app(grid=object.__new__(InMemoryGrid), context=context)
-    monkeypatch.setattr("experiments.runs.flower_app._SECONDS_FOR_RAY", 0.2)
+    monkeypatch.setattr("fl_audit.experiments.runs.flower_app._SECONDS_FOR_RAY", 0.2)
     with pytest.raises(FederationError, match="Flower started no Ray on this machine within 0 s"):
         server_app(grid=object.__new__(InMemoryGrid), context=context)
     assert loaded == [tmp_path / "audit.toml"]
@@ -158,7 +158,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_worlds_and_says_the_verdi
     assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out
     context.run_config["fail-on-violation"] = True
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})
-    monkeypatch.setattr("experiments.runs.flower_app.finish", lambda *_: violated)
+    monkeypatch.setattr("fl_audit.experiments.runs.flower_app.finish", lambda *_: violated)
     with pytest.raises(ViolatedError):
         server_app(grid=LocalGrid(client_app, plan.public.clients, 60.0), context=context)
     assert "failed with status 4" in capsys.readouterr().err

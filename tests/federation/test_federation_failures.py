@@ -9,9 +9,9 @@ import pytest
 from audits import MakePlan
 from faults import faulty_app
 
-from experiments.runs.engines import Engine
-from experiments.runs.run import Parties, run_audit
-from strategies.errors import FederationError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {
     "raises": "client 2 failed: the disk of this client is full",

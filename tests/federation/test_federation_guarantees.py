@@ -1,4 +1,4 @@
-"""Every kind of guarantee against exact theory, in a quick form (experiments.studies.guarantees has the full one).
+"""Every kind of guarantee against exact theory, in a quick form (tests.validation.guarantees has the full one).
 
 Seeds are fixed once. A sound federation is called wrong with a probability of 1 % over all combinations together, and
 less knowledge is called better with one of 0.1 % a comparison at most.
@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.studies.guarantee_evidence import Evidence, Scored, ShownLoss
-from experiments.studies.guarantee_settings import COLUMNS, write_records
-from experiments.studies.guarantees import (
+from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss
+from tests.validation.guarantee_settings import COLUMNS, write_records
+from tests.validation.guarantees import (
     QUICK,
     CombinationRow,
     guarantee_table,
@@ -22,7 +22,7 @@ from experiments.studies.guarantees import (
     refusal_table,
     study,
 )
-from experiments.studies.knowledge import compare, comparisons
+from tests.validation.knowledge import compare, comparisons
 
 # One worker plays what all tests of this file share.
 pytestmark = [pytest.mark.xdist_group("guarantees"), pytest.mark.long]

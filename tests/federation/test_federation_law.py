@@ -1,4 +1,4 @@
-"""The exact law of the insider's log-odds on real data, in a quick form (experiments.studies.law has the full one).
+"""The exact law of the insider's log-odds on real data, in a quick form (tests.validation.law has the full one).
 
 Seeds are fixed once. A sound run fails one check with a probability of about 0.24 %. Each wrong insider that is
 to be found is about five standard errors or more from the law in both groups of worlds.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies.law import WRONG_INSIDERS, plan_of, study
+from tests.validation.law import WRONG_INSIDERS, plan_of, study
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,17 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from safetensors.torch import load_file
 from torch import Tensor
 
-import clients.app
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.replay import replay, stored_rounds
-from experiments.runs.run import Parties, run_audit
+import fl_audit.clients.app
 from fl_audit.adjacency import Unit
-from fl_audit.game.contributing import Moment
-from fl_audit.game.examples import Examples
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.hypotheses import question_of, sums_of
-from fl_audit.game.seen import Made, show
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.replay import replay, stored_rounds
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.contributing import Moment
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.hypotheses import question_of, sums_of
+from fl_audit.federation.seen import Made, show
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
@@ -42,7 +42,7 @@ from fl_audit.packing import unpack
 from fl_audit.privacy.matrices import inverse, strategy_matrix
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.randomness import Purpose, generator
-from strategies.challenger import SeededChallenger
+from fl_audit.strategies.challenger import SeededChallenger
 
 WORLDS = 6
 ROUNDING = 1e-5
@@ -351,9 +351,9 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
         return call_next(message, context)
 
     app = ClientApp()
-    app.train(mods=[note])(clients.app.train)
-    app.query(Query.IDENTIFY)(clients.app.identify)
-    app.query(Query.OBSERVE, mods=[note])(clients.app.observe)
+    app.train(mods=[note])(fl_audit.clients.app.train)
+    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(Query.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
     changes = {section: dict(values) for section, values in LAWS[name].items()}
     changes["audit"] |= {"worlds": WORLDS} | audit
     plan = small_plan(**changes, run={"worlds-per-batch": WORLDS})

@@ -10,12 +10,12 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from secret_noise import HalvedNoise
 
-from clients.app import build_app
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.game.public import PublicGame
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.federation.public import PublicGame
 from fl_audit.protocol import Key, Record
 from fl_audit.report.finding import RunContents
 

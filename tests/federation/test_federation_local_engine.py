@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from test_federation_engines import assert_same
 from torch import nn
 
-from experiments.runs.engines import Engine
-from experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
-from experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
+from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.learning.stacked import StackedModel
-from strategies.errors import FederationError
+from fl_audit.strategies.errors import FederationError
 
 
 @pytest.mark.parametrize("actors", [2, 3])

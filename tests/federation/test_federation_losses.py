@@ -15,21 +15,21 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from torch.nn.functional import cross_entropy
 
-import clients.app
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.local_engine import LocalGrid, run_locally
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import federation_plan, run_audit
+import fl_audit.clients.app
+from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.errors import InputError
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
-from fl_audit.game.game import Game, load_game
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.local_engine import LocalGrid, run_locally
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import federation_plan, run_audit
+from fl_audit.federation.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
+from fl_audit.server.app import build_server_app
+from fl_audit.server.results import BatchResult
+from fl_audit.strategies.errors import FederationError
 from fl_audit.worlds import remaining_batches
-from server.app import build_server_app
-from server.results import BatchResult
-from strategies.errors import FederationError
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
 TOLD = FEDERATED | {"client-epsilon-star": True}
@@ -45,7 +45,7 @@ class Kept:
         self.results.append(result)
 
 
-def play(plan: AuditPlan, client_app: ClientApp = clients.app.app) -> list[BatchResult]:
+def play(plan: AuditPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
     kept = Kept()
     batches = remaining_batches(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1, ())
     run_locally(build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.public.clients, 60.0)
@@ -58,11 +58,11 @@ def star(results: list[BatchResult]) -> np.ndarray:
 
 def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> ClientApp:
     app = ClientApp()
-    app.train(mods=[mod])(clients.app.train)
-    app.query(Query.IDENTIFY)(clients.app.identify)
-    app.query(Query.OBSERVE, mods=[mod])(clients.app.observe)
-    app.query(Query.LOSS_RANGE, mods=[mod])(clients.app.answer_loss_range)
-    app.query(Query.LOSS_MOMENTS, mods=[mod])(clients.app.answer_loss_moments)
+    app.train(mods=[mod])(fl_audit.clients.app.train)
+    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(Query.OBSERVE, mods=[mod])(fl_audit.clients.app.observe)
+    app.query(Query.LOSS_RANGE, mods=[mod])(fl_audit.clients.app.answer_loss_range)
+    app.query(Query.LOSS_MOMENTS, mods=[mod])(fl_audit.clients.app.answer_loss_moments)
     return app
 
 

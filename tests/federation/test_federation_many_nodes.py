@@ -8,10 +8,10 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from experiments.runs.cluster.backend import PoolInPlace
-from experiments.runs.local_engine import LocalGrid
-from server import watched_grid
-from server.watched_grid import WatchedGrid
+from fl_audit.experiments.runs.cluster.backend import PoolInPlace
+from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.server import watched_grid
+from fl_audit.server.watched_grid import WatchedGrid
 
 
 class _Store:

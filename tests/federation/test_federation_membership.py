@@ -12,10 +12,10 @@ from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.stats import binomtest
 
-from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.game import load_game
 from fl_audit.report.finding import RunContents
 
 FALSE_ALARM = 0.001

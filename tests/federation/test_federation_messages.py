@@ -11,20 +11,20 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-import clients.app
-from experiments.runs.engines import Engine
-from experiments.runs.local_engine import LocalGrid
-from experiments.runs.run import Parties, run_audit
-from fl_audit.game.game import load_game
-from fl_audit.game.seen import Made
+import fl_audit.clients.app
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.game import load_game
+from fl_audit.federation.seen import Made
 from fl_audit.protocol import Key, Query, Record
+from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.worlds import WorldBatch, remaining_batches
-from server.watched_grid import WatchedGrid, call_the_roll
-from strategies.challenger import SeededChallenger
-from strategies.contributors import ReceivedContribution, sum_contributions
-from strategies.dp_strategy import DPStrategy
-from strategies.errors import FederationError
-from strategies.replies import Answer, read_replies
 
 Seen = list[tuple[str, int, set[str], set[str]]]
 
@@ -40,9 +40,9 @@ def recording_app(seen: Seen) -> ClientApp:
         return call_next(message, context)
 
     app = ClientApp()
-    app.train(mods=[note])(clients.app.train)
-    app.query(Query.IDENTIFY)(clients.app.identify)
-    app.query(Query.OBSERVE, mods=[note])(clients.app.observe)
+    app.train(mods=[note])(fl_audit.clients.app.train)
+    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(Query.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
     return app
 
 
@@ -83,7 +83,7 @@ class _Released:
 def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPStrategy, LocalGrid, ArrayRecord]:
     plan = small_plan()
     game = load_game(plan.public)
-    grid = LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
+    grid = LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     batches = remaining_batches(4, 2, ())
     size = game.model.layout.size
     strategy = DPStrategy(

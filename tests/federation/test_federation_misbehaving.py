@@ -15,11 +15,11 @@ from flwr.app import Array, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from clients.app import build_app
-from experiments.runs.engines import Engine
-from experiments.runs.run import Parties, run_audit
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.protocol import Key, Record
-from strategies.errors import FederationError
+from fl_audit.strategies.errors import FederationError
 
 CLIENT, ROUND = 2, 3
 Spoil = Callable[[Message, list[Message]], None]

@@ -11,17 +11,17 @@ from audits import MakePlan
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import Parties, run_audit
+from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.found import Findings
-from fl_audit.evidence.findings.one_run import judge_canaries, measure_one_run
-from fl_audit.evidence.findings.verdict import measure_verdict
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.game import load_game
 from fl_audit.report.finding import RunContents
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.verdict.findings_verdict import measure_verdict
 from fl_audit.worlds import WorldBatch
-from strategies.dp_strategy import DPStrategy
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
 PRIVATE = {"strategy": "dp-sgd-clients", "rounds": 12, "local-steps": 4, "local-batch": 10}

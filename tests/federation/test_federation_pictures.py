@@ -12,13 +12,13 @@ from audits import small_settings
 from PIL import Image
 from scipy.special import ndtr, ndtri
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import rebuild_report, require_playable, run_audit
-from fl_audit.adversaries.inversion.attack import Descent
+from fl_audit.audits.reconstruction.attack import Descent
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
+from fl_audit.federation.game import load_game
 from fl_audit.privacy.gaussian import gdp_mu
 
 
@@ -87,7 +87,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
 ) -> None:
     """Who sees one update faces one share of the noise, who sees the sum all but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
-        monkeypatch.setattr("experiments.runs.pictures.attack.Descent", partial(Descent, 2))
+        monkeypatch.setattr("fl_audit.experiments.runs.pictures.attack.Descent", partial(Descent, 2))
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {"privacy": OF_CLIENTS["privacy"] | noise, "audit": {"pictures": 4, "place": place}}
     contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)

@@ -13,14 +13,22 @@ from audits import MakePlan
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict, UserConfig
 from ray.exceptions import ObjectStoreFullError, RayTaskError
 
-from clients.app import build_app
-from experiments.runs.cluster import freight as freight_module
-from experiments.runs.cluster import pool as pool_module
-from experiments.runs.cluster.freight import SentArrays, put_back, take_out
-from experiments.runs.cluster.luggage import compartment_of
-from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _client_process, _LostError, _Process
-from experiments.runs.local_engine import LocalGrid
-from fl_audit.game.game import load_game
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.cluster import freight as freight_module
+from fl_audit.experiments.runs.cluster import pool as pool_module
+from fl_audit.experiments.runs.cluster.freight import SentArrays, put_back, take_out
+from fl_audit.experiments.runs.cluster.luggage import compartment_of
+from fl_audit.experiments.runs.cluster.pool import (
+    ORDINARY,
+    CallError,
+    ClientPool,
+    Node,
+    _client_process,
+    _LostError,
+    _Process,
+)
+from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.federation.game import load_game
 from fl_audit.protocol import Key, Record
 
 HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)

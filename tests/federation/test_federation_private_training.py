@@ -10,14 +10,14 @@ import pytest
 from audits import MakePlan
 from elsewhere import AppElsewhere
 
-from experiments.runs.engines import Engine
-from experiments.runs.replay import replay
-from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.federation.game import load_game
 from fl_audit.privacy.accounting import Accountant, client_epsilons
-from strategies.errors import FederationError
-from strategies.inquiries import _read
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.inquiries import _read
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}

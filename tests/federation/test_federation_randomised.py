@@ -14,27 +14,27 @@ from safetensors.torch import load_file
 from scipy import stats
 from scipy.special import softmax
 
-import clients.asked
-from clients.app import build_app
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import Parties, run_audit
+import fl_audit.clients.asked
+from fl_audit.clients.app import build_app
 from fl_audit.data.randomisers import RandomisedBits
-from fl_audit.game.contributing import OwnDraws
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.randomised import ToldRecords, _HeldTensors, told_by
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.contributing import OwnDraws
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.randomised import ToldRecords, _HeldTensors, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.scores import truth_probability
 from fl_audit.protocol import Key, Record
 from fl_audit.randomness import Purpose, generator
-from strategies.challenger import SeededChallenger
+from fl_audit.strategies.challenger import SeededChallenger
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6
 SEED, WORLDS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
 
 CARTS: dict[str, Any] = {
-    "name": "experiments.reproductions.bernau2019.skewed:skewed_purchases",
+    "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases",
     "classes": 10,
     "generated-records": 400,
     "test-records": 50,
@@ -73,7 +73,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
             seen.setdefault((client, world), []).append(found.shard.features[row].numpy().copy())
         return found
 
-    monkeypatch.setattr(clients.asked, "told_by", note)
+    monkeypatch.setattr(fl_audit.clients.asked, "told_by", note)
     return seen
 
 
@@ -255,7 +255,7 @@ def test_what_does_not_fit_in_memory_is_drawn_again(
     told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = _HeldTensors(20_000)  # one shard of 20 records takes 12,000 bytes
-    monkeypatch.setattr("fl_audit.game.randomised._HELD", small)
+    monkeypatch.setattr("fl_audit.federation.randomised._HELD", small)
     plan = carts_plan(small_plan, training={"rounds": 3})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert 0 < small.bytes <= 20_000

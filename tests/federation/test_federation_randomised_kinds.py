@@ -13,22 +13,22 @@ from federation.test_federation_randomised import ALONE, MEMBERS, NOT_PRIVATE, b
 from numpy.typing import NDArray
 from torch import nn
 
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import rebuild_report, run_audit
+from fl_audit.audits.common.findings_promise import advantage_of, measured_advantage
 from fl_audit.data.graph_records import unpack_graph
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.promise import advantage_of, measured_advantage
-from fl_audit.game.contributing import OwnDraws
-from fl_audit.game.game import load_game
-from fl_audit.game.public import PublicGame
-from fl_audit.game.randomised import randomised_records, record_pair, told_by
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.federation.contributing import OwnDraws
+from fl_audit.federation.game import load_game
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.randomised import randomised_records, record_pair, told_by
 from fl_audit.privacy.scores import response_advantage
 from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.whole_files import read_json
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
@@ -60,13 +60,13 @@ def images(tmp_path: Path) -> Path:
 def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> AuditPlan:
     base: dict[str, dict[str, Any]] = {
         "data": {
-            "name": "experiments.reproductions.bernau2019.collab:collab",
+            "name": "fl_audit.experiments.reproductions.bernau2019.collab:collab",
             "data-dir": str(directory),
             "records": 20,
             "test-records": 10,
             "clients": 2,
         },
-        "model": {"name": "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"},
+        "model": {"name": "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"},
         "training": {"rounds": 1, "learning-rate": 0.1},
         "privacy": NOT_PRIVATE | {"randomiser": "randomised-edges", "record-epsilon": 1.0},
         "audit": ALONE | {"worlds": 2},

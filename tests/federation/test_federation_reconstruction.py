@@ -11,17 +11,17 @@ from audits import small_settings
 from scipy.special import ndtr, softmax
 from secret_noise import HalvedNoise
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.adversaries.membership.insider import increments
+from fl_audit.audits.membership.insider import increments
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
-from fl_audit.game.membership import WhoIsIn
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.federation.game import load_game
+from fl_audit.federation.membership import WhoIsIn
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.insider_inquiry import TargetInquiry
 from fl_audit.worlds import WorldBatch
-from strategies.challenger import SeededChallenger
-from strategies.insider_inquiry import TargetInquiry
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}

@@ -18,15 +18,15 @@ from safetensors.torch import load_file
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from experiments.runs.cluster import access
-from experiments.runs.cluster.access import cluster_at
-from experiments.runs.engines import Engine
-from experiments.runs.replay import ReplayMatch, replay
-from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.run_directory import RunDirectory
-from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.cluster import access
+from fl_audit.experiments.runs.cluster.access import cluster_at
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.replay import ReplayMatch, replay
+from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.federation.game import load_game
+from fl_audit.verdict.residuals import Residuals
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
         found = replay(directory)
         last = found.log_odds[:, -1]
         return {"worlds": found.worlds.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
-    command = [sys.executable, "-m", "experiments.cli.main", "replay", str(directory), "--json"]
+    command = [sys.executable, "-m", "fl_audit.experiments.cli.main", "replay", str(directory), "--json"]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
@@ -318,7 +318,7 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both find the place empty; the second is refused, while the first goes on and after it, and changes nothing."""
-    monkeypatch.setattr("experiments.runs.run_directory.require_place", lambda path, resume: None)
+    monkeypatch.setattr("fl_audit.experiments.runs.run_directory.require_place", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):

@@ -17,16 +17,16 @@ from safetensors.torch import load_file
 from scipy.stats import binomtest, norm
 from torch import Tensor, nn
 
-from clients.app import build_app
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.replay import replay
-from experiments.runs.run import Parties, rebuild_report, run_audit
+from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
-from fl_audit.game.game import Game, load_game
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import Parties, rebuild_report, run_audit
+from fl_audit.federation.game import Game, load_game
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
-from strategies.challenger import SeededChallenger
+from fl_audit.strategies.challenger import SeededChallenger
 
 ALONE: dict[str, Any] = {"worlds": 6, "insider": False}
 SAMPLED: dict[str, Any] = {

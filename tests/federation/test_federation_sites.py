@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.studies.sites import _what_it_holds, _who_took_part, has_many_of, plan_of
-from fl_audit.game.game import load_game
+from fl_audit.experiments.studies.sites import _what_it_holds, _who_took_part, has_many_of, plan_of
+from fl_audit.federation.game import load_game
 
 SITES, EACH = 6, 20
 

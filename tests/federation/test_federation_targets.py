@@ -13,26 +13,26 @@ from scipy.stats import kstest
 from secret_noise import HalvedNoise
 from test_federation_engines import assert_same
 
-from clients.data_owner import Task, contribute_members
-from experiments.runs.attacks import SCORE, by_target
-from experiments.runs.engines import Engine
-from experiments.runs.questions import attribute_of
-from experiments.runs.replay import replay
-from experiments.runs.run import Parties, run_audit
-from experiments.runs.run_directory import RunDirectory
-from fl_audit.adversaries.membership.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.rates import membership_rates
+from fl_audit.clients.data_owner import Task, contribute_members
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.rates import membership_rates
-from fl_audit.game.contributing import Moment
-from fl_audit.game.game import load_game
-from fl_audit.game.membership import Membership
+from fl_audit.experiments.runs.attacks import SCORE, by_target
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.questions import attribute_of
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.federation.contributing import Moment
+from fl_audit.federation.game import load_game
+from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
+from fl_audit.server.evaluator import EarlyStopping, ReleaseEvaluator
+from fl_audit.server.results import WHITE_BOX, TargetOutputs
+from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.worlds import WorldBatch
-from server.evaluator import EarlyStopping, ReleaseEvaluator
-from server.results import WHITE_BOX, TargetOutputs
-from strategies.challenger import SeededChallenger
-from strategies.dp_strategy import DPStrategy
 
 _CONFIDENCE = 0.999
 

@@ -10,9 +10,9 @@ import torch
 from audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.game import game as games
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.travelling import sent_game, sent_shard
+from fl_audit.federation import game as games
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.travelling import sent_game, sent_shard
 from fl_audit.user_modules import sent_modules
 
 
@@ -120,4 +120,4 @@ def test_too_much_beside_a_module_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="the modules beside sent_small are 16,777,217 characters"):
         sent_modules(["sent_small:x"])
-    assert sent_modules(["fl_audit.game:x"]).modules == {}
+    assert sent_modules(["fl_audit.federation:x"]).modules == {}

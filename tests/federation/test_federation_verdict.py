@@ -7,13 +7,13 @@ import pytest
 from audits import MakePlan, small_settings
 from secret_noise import HalvedNoise
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import Parties, run_audit
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.finding import RunContents
-from strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.dp_strategy import DPStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import LESSONS, StatedClaim
-from fl_audit.laboratory.guesses import fewest_games, guess_trial, guessed_epsilon
-from fl_audit.laboratory.seen import Games, sketch
-from strategies.games.arrays import contribution, crafted, flat
-from strategies.games.insider import held, shard_of
-from strategies.games.notes import Deed
+from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
+from fl_audit.audits.black_box.guesses import fewest_games, guess_trial, guessed_epsilon
+from fl_audit.audits.black_box.seen import Games, sketch
+from fl_audit.strategies.games.arrays import contribution, crafted, flat
+from fl_audit.strategies.games.insider import held, shard_of
+from fl_audit.strategies.games.notes import Deed
+from fl_audit.verdict.verdict import Verdict
 
 
 def games_of(columns: np.ndarray) -> Games:

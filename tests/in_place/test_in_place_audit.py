@@ -20,11 +20,11 @@ from flwr.serverapp.strategy import (
 )
 from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 
-from clients.budget import budget_mod
+from fl_audit.clients.budget import budget_mod
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.terms import TrainingTerms
-from strategies.games import StatedClaim, held, insider
+from fl_audit.strategies.games import StatedClaim, held, insider
+from fl_audit.verdict.verdict import Verdict
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
@@ -393,7 +393,7 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
     assert "a client that knows what all others sent" in text
     if inner is not FedMedian:
         return
-    monkeypatch.setattr("strategies.games.watched.is_private_on_the_server", lambda strategy: False)
+    monkeypatch.setattr("fl_audit.strategies.games.watched.is_private_on_the_server", lambda strategy: False)
     toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "unheld", games=120, seed=21, claim=ONE), mods=mods)
     assert verdict_of(tmp_path / "unheld")["verdict"] != "violated"
 

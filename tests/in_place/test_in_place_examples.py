@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.runs.engines import Engine, RayOptions, run_on_ray
-from experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.engines import Engine, RayOptions, run_on_ray
+from fl_audit.experiments.runs.local_engine import run_locally
 
 SHAPES = ("quickstart_pytorch", "opacus_clients", "scikit_learn", "custom_metrics", "server_evaluation")
 EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples"
@@ -38,14 +38,16 @@ def watched_source(name: str, directory: Path) -> str:
         subprocess.run(["git", "apply", str(EXAMPLES / f"{name}.patch")], cwd=directory, check=True)
         return (directory / f"{name}.py").read_text()
     audit = f"audit = Audit({CLAIMS[name]}, games=220)\nclient_app = ClientApp(mods=[audit.insider()])\n"
-    source = source.replace("client_app = ClientApp()\n", f"from strategies.games import Audit, StatedClaim\n\n{audit}")
+    source = source.replace(
+        "client_app = ClientApp()\n", f"from fl_audit.strategies.games import Audit, StatedClaim\n\n{audit}"
+    )
     return re.sub(r"( strategy = )(.*)\n", r"\1audit.watch(\2)\n", source)
 
 
 def example(name: str, is_watched: bool, directory: Path) -> ModuleType:
     """Return the module of an example, imported anew where it is made here."""
     if not is_watched:
-        return importlib.import_module(f"experiments.examples.{name}")
+        return importlib.import_module(f"fl_audit.experiments.examples.{name}")
     path = directory / f"{name}_watched.py"
     path.write_text(watched_source(name, directory))
     spec = spec_from_file_location(path.stem, path)

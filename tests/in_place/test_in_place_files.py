@@ -14,12 +14,12 @@ from flwr.serverapp.strategy import FedAvg
 from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.trial import Budget
 from fl_audit.errors import InputError
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import Budget
-from strategies.games import Subject, insider, watched
-from strategies.games.campaign import hold_to_claim
-from strategies.games.files import WorkingCopy, outside_words
+from fl_audit.strategies.games import Subject, insider, watched
+from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.strategies.games.files import WorkingCopy, outside_words
 
 
 class Writing(FedAvg):
@@ -68,7 +68,7 @@ def test_what_cannot_be_kept_apart_is_said(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Files of the temporary directory go by themselves: here the one of the test is none.
-    monkeypatch.setattr("strategies.games.files.gettempdir", lambda: "/nowhere")
+    monkeypatch.setattr("fl_audit.strategies.games.files.gettempdir", lambda: "/nowhere")
     other = tmp_path / "elsewhere.txt"
     toy_run(lambda: Writing(other), toy_audit(tmp_path / "games", games=21, contribution="own"))
     assert f"Games wrote to {other}, outside of the working directory" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
     (place / "inner" / "deep" / "a.txt").write_text("a")
     (place / ".git").mkdir()
     (place / "wandb").mkdir()
-    monkeypatch.setattr("strategies.games.files._LARGEST", 10)
+    monkeypatch.setattr("fl_audit.strategies.games.files._LARGEST", 10)
     (place / "large.bin").write_bytes(bytes(11))
     orphan = Path(mkdtemp(prefix="fl-audit-games-999999999-"))
     copy = WorkingCopy(place)
@@ -121,7 +121,7 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
     finally:
         copy.remove()
     assert not here.exists()
-    monkeypatch.setattr("strategies.games.files._MOST_ENTRIES", 3)
+    monkeypatch.setattr("fl_audit.strategies.games.files._MOST_ENTRIES", 3)
     linked = WorkingCopy(place)
     assert (linked.directory / "inner").is_symlink()
     linked.remove()

@@ -20,29 +20,29 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
-from fl_audit.laboratory.claim import StatedClaim
-from strategies.games import Audit, insider
-from strategies.games.arrays import record_of
-from strategies.games.bridge import as_strategy
-from strategies.games.fingerprint import fingerprint
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.strategies.games import Audit, insider
+from fl_audit.strategies.games.arrays import record_of
+from fl_audit.strategies.games.bridge import as_strategy
+from fl_audit.strategies.games.fingerprint import fingerprint
 
 _HOOKS = {
-    "strategies.games.watched.fingerprint": "no games are played",
-    "strategies.games.watched.open_campaign": "the games ended early",
-    "strategies.games.watched.WorkingCopy": "no games are played",
-    "strategies.games.insider.client_fingerprint": "no client answered as an insider",
-    "strategies.games.watched.sketch": "no games are played",
-    "strategies.games.subject.Start.copied": "no games are played",
-    "strategies.games.hearing.RollCall.sends": "cannot be heard",
-    "strategies.games.hearing.RollCall.receives": "cannot be heard",
-    "strategies.games.hearing.read_note": "cannot be heard",
-    "strategies.games.hearing.taken_answer": "cannot be heard",
-    "strategies.games.insider._enter": "replies of clients",
-    "strategies.games.insider.ClientAnswer": "no client answered as an insider",
-    "strategies.games.watched.GameTable.play": "the games ended early",
-    "strategies.games.watched.played": "the games ended early",
-    "strategies.games.store.Campaign.add": "the games ended early",
-    "strategies.games.watched.finish": "the games ended early",
+    "fl_audit.strategies.games.watched.fingerprint": "no games are played",
+    "fl_audit.strategies.games.watched.open_campaign": "the games ended early",
+    "fl_audit.strategies.games.watched.WorkingCopy": "no games are played",
+    "fl_audit.strategies.games.insider.client_fingerprint": "no client answered as an insider",
+    "fl_audit.strategies.games.watched.sketch": "no games are played",
+    "fl_audit.strategies.games.subject.Start.copied": "no games are played",
+    "fl_audit.strategies.games.hearing.RollCall.sends": "cannot be heard",
+    "fl_audit.strategies.games.hearing.RollCall.receives": "cannot be heard",
+    "fl_audit.strategies.games.hearing.read_note": "cannot be heard",
+    "fl_audit.strategies.games.hearing.taken_answer": "cannot be heard",
+    "fl_audit.strategies.games.insider._enter": "replies of clients",
+    "fl_audit.strategies.games.insider.ClientAnswer": "no client answered as an insider",
+    "fl_audit.strategies.games.watched.GameTable.play": "the games ended early",
+    "fl_audit.strategies.games.watched.played": "the games ended early",
+    "fl_audit.strategies.games.store.Campaign.add": "the games ended early",
+    "fl_audit.strategies.games.watched.finish": "the games ended early",
 }
 
 
@@ -55,7 +55,7 @@ def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("broken by the test")
 
-    import_module("strategies.games.watched")  # which is loaded late, and holds half of the hooks
+    import_module("fl_audit.strategies.games.watched")  # which is loaded late, and holds half of the hooks
     module = max((name for name in sys.modules if hook.startswith(f"{name}.")), key=len)
     owner, _, name = hook.removeprefix(f"{module}.").rpartition(".")
     monkeypatch.setattr(attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module], name, broken)

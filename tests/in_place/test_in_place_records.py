@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDatase
 from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
-from strategies.games import StatedClaim, held, insider
-from strategies.games.data_sets import data_set_of
-from strategies.games.hearing import FAILED, GameEars, Scene
-from strategies.games.insider import shard_of
-from strategies.games.notes import Deed, Note, Observer
-from strategies.grids import make_messages_for
+from fl_audit.strategies.games import StatedClaim, held, insider
+from fl_audit.strategies.games.data_sets import data_set_of
+from fl_audit.strategies.games.hearing import FAILED, GameEars, Scene
+from fl_audit.strategies.games.insider import shard_of
+from fl_audit.strategies.games.notes import Deed, Note, Observer
+from fl_audit.strategies.grids import make_messages_for
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
 

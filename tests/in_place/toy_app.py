@@ -12,8 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from experiments.runs.local_engine import run_locally
-from strategies.games import Audit, StatedClaim, insider
+from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.strategies.games import Audit, StatedClaim, insider
 
 CLIENTS = 3
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import Budget, Trial, put_on_trial
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.seen import Games
+from fl_audit.audits.black_box.trial import Budget, Trial, put_on_trial
 
 Bits = NDArray[np.bool_]
 Make = Callable[[Bits, np.random.Generator], Games]

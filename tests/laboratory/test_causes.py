@@ -10,12 +10,12 @@ import pytest
 from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
-from experiments.trials.page import write_trial
-from fl_audit.laboratory.causes import LeakCause, cause_of
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.features import ROUNDED
-from fl_audit.laboratory.findings import findings, refusal_words
-from fl_audit.laboratory.trial import Refusal
+from fl_audit.audits.black_box.causes import LeakCause, cause_of
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.features import ROUNDED
+from fl_audit.audits.black_box.findings import findings, refusal_words
+from fl_audit.audits.black_box.trial import Refusal
+from fl_audit.experiments.trials.page import write_trial
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 

@@ -3,8 +3,8 @@ import math
 import pytest
 from scipy.stats import norm
 
+from fl_audit.audits.black_box.claim import Limit, StatedClaim
 from fl_audit.errors import InputError
-from fl_audit.laboratory.claim import Limit, StatedClaim
 
 
 @pytest.mark.parametrize(("multiplier", "rounds"), [(1.0, 1), (2.0, 3), (0.5, 2)])

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from strategies.games import crew as crews
-from strategies.games.crew import crew
+from fl_audit.strategies.games import crew as crews
+from fl_audit.strategies.games.crew import crew
 
 
 def _lost(task: int, how: str) -> str:
@@ -113,7 +113,7 @@ def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
     """Of a program: the tests' own limits of time use the same alarm, and whoever uses it keeps it."""
     program = (
         "import time\n"
-        "from strategies.games.crew import crew\n"
+        "from fl_audit.strategies.games.crew import crew\n"
         "def work(task, until):\n"
         "    try:\n"
         "        time.sleep(300 * (task == 2))\n"
@@ -132,8 +132,8 @@ def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -
     """By the system where it can do that, and where it cannot (it knows no such option) by a thread that looks."""
     program = (
         "import os, time\n"
-        "from strategies.games import crew as crews\n"
-        "from strategies.games.crew import crew\n"
+        "from fl_audit.strategies.games import crew as crews\n"
+        "from fl_audit.strategies.games.crew import crew\n"
         f"crews._PR_SET_PDEATHSIG = {option}\n"
         "def work(task, until):\n"
         "    os.write(1, f'{os.getpid()}\\n'.encode())\n"  # in one piece: both processes write

@@ -5,9 +5,9 @@ import pytest
 from laboratory.made_up_games import games_of, gaussian
 
 from fl_audit.arrays import Floats
-from fl_audit.laboratory.claim import Limit
-from fl_audit.laboratory.features import FINEST, feature_groups
-from fl_audit.laboratory.leads import leads, learned_rule
+from fl_audit.audits.black_box.claim import Limit
+from fl_audit.audits.black_box.features import FINEST, feature_groups
+from fl_audit.audits.black_box.leads import leads, learned_rule
 
 _BITS = np.arange(80) % 2 == 0
 

@@ -11,17 +11,17 @@ import pytest
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 from typer.testing import CliRunner
 
-from experiments.cli.main import app
-from experiments.trials import strategy_process
-from experiments.trials.strategy_process import StrategyOptions, held
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.trial import QUICK
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import QUICK
-from strategies.games.campaign import hold_to_claim
-from strategies.games.kinds import BY_NAME, MENDS
-from strategies.games.notes import Observer
-from strategies.games.subject import Subject, subject_of
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.trials import strategy_process
+from fl_audit.experiments.trials.strategy_process import StrategyOptions, held
+from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.strategies.games.kinds import BY_NAME, MENDS
+from fl_audit.strategies.games.notes import Observer
+from fl_audit.strategies.games.subject import Subject, subject_of
+from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")

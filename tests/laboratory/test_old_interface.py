@@ -9,14 +9,14 @@ from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server import strategy as old
 from flwr.serverapp import strategy as new
 
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.trial import Budget
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import Budget
-from strategies.games import Audit, Subject
-from strategies.games.bridge import as_strategy, initial_model
-from strategies.games.campaign import LaboratoryGame, hold_to_claim
-from strategies.games.kinds import BY_NAME
+from fl_audit.strategies.games import Audit, Subject
+from fl_audit.strategies.games.bridge import as_strategy, initial_model
+from fl_audit.strategies.games.campaign import LaboratoryGame, hold_to_claim
+from fl_audit.strategies.games.kinds import BY_NAME
+from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)

@@ -7,12 +7,12 @@ import pytest
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import opening
-from fl_audit.laboratory.trial import Budget
-from strategies.games import Subject
-from strategies.games.campaign import hold_to_claim
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.findings import opening
+from fl_audit.audits.black_box.trial import Budget
+from fl_audit.strategies.games import Subject
+from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.verdict.verdict import Verdict
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0, rounds=2)
 

@@ -7,15 +7,15 @@ import pytest
 from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from scipy.stats import binom
 
+from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.features import COARSE, FINEST
+from fl_audit.audits.black_box.findings import evidence_words, not_tried, opening, trial_json
+from fl_audit.audits.black_box.leads import METHODS, least_shift
+from fl_audit.audits.black_box.seen import Games
+from fl_audit.audits.black_box.trial import Budget, OutOfTimeError, Trial, put_on_trial
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.laboratory.claim import Limit, StatedClaim
-from fl_audit.laboratory.features import COARSE, FINEST
-from fl_audit.laboratory.findings import evidence_words, not_tried, opening, trial_json
-from fl_audit.laboratory.leads import METHODS, least_shift
-from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import Budget, OutOfTimeError, Trial, put_on_trial
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+from fl_audit.verdict.verdict import Verdict
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 

@@ -9,17 +9,17 @@ from opacus import PrivacyEngine
 from scipy.stats import chi2
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.studies.chores import allowed, named
-from experiments.zoo import false_alarms, parts
-from experiments.zoo.animals import ANIMALS
-from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, Animal, Honest, subject
-from experiments.zoo.hunt import FLOATING, TrialRow, page, problems, write_csv
+from fl_audit.audits.black_box.trial import Budget, Trial
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.experiments.studies.chores import allowed, named
 from fl_audit.randomness import Purpose, generator
-from strategies.games.campaign import LaboratoryGame, hold_to_claim
-from strategies.games.kinds import KINDS
+from fl_audit.strategies.games.campaign import LaboratoryGame, hold_to_claim
+from fl_audit.strategies.games.kinds import KINDS
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.zoo import false_alarms, parts
+from tests.validation.zoo.animals import ANIMALS
+from tests.validation.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, Animal, Honest, subject
+from tests.validation.zoo.hunt import FLOATING, TrialRow, page, problems, write_csv
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)

@@ -29,18 +29,18 @@ from flwr.serverapp.strategy import (
 )
 from flwr.simulation import run_simulation
 
-from clients.canary import Canary, canary_mod, watching_mod
-from experiments.runs.local_engine import run_locally
-from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
+from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.live import measure_live
+from fl_audit.audits.canaries.live_doubts import Doubt
+from fl_audit.audits.canaries.live_page import live_lines
+from fl_audit.audits.canaries.rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
+from fl_audit.clients.canary import Canary, canary_mod, watching_mod
 from fl_audit.errors import InputError
-from fl_audit.evidence.live import measure_live
-from fl_audit.evidence.live_doubts import Doubt
+from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.live_page import live_lines
-from strategies.grids import make_messages_for
-from strategies.live.watch import watched
+from fl_audit.strategies.grids import make_messages_for
+from fl_audit.strategies.live.watch import watched
 
 ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.canary import Canary
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
-from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.rounds import CanaryNote, Mismatch, fingerprint, read_note
-from fl_audit.confidence.shift import detectable_shift
+from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.live import LiveNumbers, measure_live
+from fl_audit.audits.canaries.live_doubts import Doubt, _is_other_out
+from fl_audit.audits.canaries.live_page import live_lines, write_live_page
+from fl_audit.audits.canaries.rounds import CanaryNote, Mismatch, fingerprint, read_note
+from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.noise_estimate import breach_ratio
-from fl_audit.evidence.live import LiveNumbers, measure_live
-from fl_audit.evidence.live_doubts import Doubt, _is_other_out
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.live_page import live_lines, write_live_page
+from fl_audit.statistics.shift import detectable_shift
+from fl_audit.verdict.noise_estimate import breach_ratio
 
 DIRECTIONS, COINS, SIZE = 11, 99, 800
 TERMS = TrainingTerms("add-remove-client", 1.0, 200)

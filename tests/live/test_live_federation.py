@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
-from fl_audit.canaries.kept import seed_in
-from fl_audit.evidence.live import LiveNumbers, measure_live
+from fl_audit.audits.canaries.kept import seed_in
+from fl_audit.audits.canaries.live import LiveNumbers, measure_live
+from fl_audit.experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
 
 pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.xdist_group("superlink"), pytest.mark.timeout(900)]
 

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.canary import Canary
-from experiments.cli.main import main
-from experiments.studies.canary_clients import Training
-from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import Watch, seed_in
-from fl_audit.canaries.rounds import CanaryNote
-from fl_audit.confidence.shift import detectable_shift
+from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.kept import Watch, seed_in
+from fl_audit.audits.canaries.live import declared_looks, measure_live
+from fl_audit.audits.canaries.live_page import live_lines, write_live_page
+from fl_audit.audits.canaries.rounds import CanaryNote
+from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL
-from fl_audit.evidence.live import declared_looks, measure_live
+from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.live_page import live_lines, write_live_page
+from fl_audit.statistics.shift import detectable_shift
+from fl_audit.verdict.family import FAMILY_LEVEL
+from tests.validation.canary_clients import Training
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
@@ -200,7 +200,7 @@ def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) 
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
     from scipy.stats import binom
 
-    from fl_audit.canaries.certify import certify
+    from fl_audit.audits.canaries.certify import certify
 
     training, alarms, level = Training(canaries=3, rounds=80), 0, 0.5
     looks = declared_looks(80)

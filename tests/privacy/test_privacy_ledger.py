@@ -17,9 +17,9 @@ from dp_accounting.pld import PLDAccountant
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from clients.budget import REFUSED, budget_mod
-from experiments.cli.main import main
+from fl_audit.clients.budget import REFUSED, budget_mod
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
 from fl_audit.privacy.terms import TrainingTerms
@@ -209,7 +209,7 @@ def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
     heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "filelock")
     add_to_ledger(tmp_path / "ledger", line("a"))
     code = (
-        "import sys, pathlib, clients.budget; from fl_audit.privacy.ledger import read_ledger\n"
+        "import sys, pathlib, fl_audit.clients.budget; from fl_audit.privacy.ledger import read_ledger\n"
         f"read_ledger(pathlib.Path({str(tmp_path / 'ledger')!r}))\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

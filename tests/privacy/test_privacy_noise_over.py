@@ -8,8 +8,8 @@ from dp_accounting.pld import PLDAccountant
 
 import fl_audit as fa
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import InputError
-from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 

@@ -10,14 +10,14 @@ import pytest
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.adversaries.residuals import Residuals, stride_sizes
+from fl_audit.audits.sections import report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.evidence.run_tables import RunTables, Timing
-from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import View
+from fl_audit.epsilon_star.epsilon_star import StarSettings
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.run_tables import RunTables, Timing
+from fl_audit.federation.seen import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.contribution import (
@@ -47,7 +47,7 @@ from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import RunContents
-from fl_audit.report.sections.registry import report_contents
+from fl_audit.verdict.residuals import Residuals, stride_sizes
 
 MakeContents = Callable[..., RunContents]
 

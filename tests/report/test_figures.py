@@ -10,22 +10,22 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
+from fl_audit.audits.common.findings_promise import OtherPromises
+from fl_audit.audits.common.sections_released_model import promise_fits
+from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffNumbers
+from fl_audit.audits.membership.findings_attacks import MembershipNumbers
+from fl_audit.audits.sections import SECTIONS, measured, report_contents
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.attacks import MembershipNumbers
-from fl_audit.evidence.findings.empirical_epsilon import FEWEST, TradeoffNumbers
-from fl_audit.evidence.findings.promise import OtherPromises
-from fl_audit.evidence.findings.verdict import NoiseNumbers
-from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.run_tables import RunTables, quantiles_by_round
-from fl_audit.game.crafted import CraftedMeasures
+from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
 from fl_audit.report.page.html import _page_svg, draw_all
-from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
-from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
-from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
+from fl_audit.verdict.findings_verdict import NoiseNumbers
+from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

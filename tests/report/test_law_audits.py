@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.studies.guarantee_settings import combinations
-from experiments.studies.guarantees import CombinationRow, _audits_of, verdict_of
-from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import RunContents
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.guarantee_settings import combinations
+from tests.validation.guarantees import CombinationRow, _audits_of, verdict_of
 
 
 @pytest.mark.parametrize(("noise", "violated"), [(1.0, range(1)), (0.5, range(10, 11))])

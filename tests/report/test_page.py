@@ -11,22 +11,22 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.common.findings_released_model import ModelNumbers
+from fl_audit.audits.first_screen import summary_table
+from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.audits.identifiability.findings_pair import PairNumbers
+from fl_audit.audits.sections import SECTIONS, measured, page_rows, report_contents
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.pair import PairNumbers
-from fl_audit.evidence.findings.released_model import ModelNumbers
-from fl_audit.evidence.findings.verdict import NoiseNumbers
-from fl_audit.evidence.run_tables import Timing
+from fl_audit.federation.run_tables import Timing
 from fl_audit.report.finding import Section
-from fl_audit.report.page.first_screen import summary_table
 from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
 from fl_audit.report.page.writing import write_report
-from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
-from fl_audit.report.sections.verdict import banner, verdict_of
 from fl_audit.report.wording import Reading, finding_text
-from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_text
+from fl_audit.verdict.family import FAMILY_LEVEL, TestName
+from fl_audit.verdict.findings_verdict import NoiseNumbers
+from fl_audit.verdict.sections_verdict import banner, verdict_of
+from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.words_of_tests import ToldTest, broken_tests, p_text
 
 
 def opening_of(contents):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.studies.chores import played
-from experiments.studies.readings import contradicts, honest_readings, problems_of
+from fl_audit.experiments.studies.chores import played
 from fl_audit.report.finding import Row
 from fl_audit.report.wording import Reading
+from tests.validation.readings import contradicts, honest_readings, problems_of
 
 
 @pytest.mark.long

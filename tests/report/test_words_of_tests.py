@@ -8,20 +8,20 @@ from string import Formatter
 import numpy as np
 import pytest
 
-from experiments.studies.breach_kinds import BREACHES, Breach
-from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
-from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestResult
-from fl_audit.evidence.belief.verdict import Judgement, judge, judge_scores
-from fl_audit.evidence.reconstruction import judge_hits
+from fl_audit.audits.reconstruction.reconstruction import judge_hits
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report.sections.noise import excess_text
-from fl_audit.report.sections.verdict import _detection_text
 from fl_audit.report.wording import unit_words
-from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
+from fl_audit.verdict.family import OF_NOISE, Missing, TestName, TestResult
+from fl_audit.verdict.sections_noise import excess_text
+from fl_audit.verdict.sections_verdict import _detection_text
+from fl_audit.verdict.verdict import Judgement, judge, judge_scores
+from fl_audit.verdict.words_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
+from tests.validation.breach_kinds import BREACHES, Breach
+from tests.validation.breaches import synthetic_run
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
 PROMISE = guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))

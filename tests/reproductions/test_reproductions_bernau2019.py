@@ -21,11 +21,17 @@ import pytest
 from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
-from experiments.reproductions import playing, reproduce
-from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
-from experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
-from experiments.reproductions.bernau2019.configurations import _seed_of, values_of
-from experiments.reproductions.bernau2019.epsilons import (
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
+from fl_audit.audits.membership import shadow
+from fl_audit.audits.membership.achieved import relative_tradeoff
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions import playing, reproduce
+from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, planning, runs
+from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
+from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
+from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
     _central_epsilon,
     _steps_for,
@@ -33,10 +39,10 @@ from experiments.reproductions.bernau2019.epsilons import (
     table_2,
     table_3,
 )
-from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
-from experiments.reproductions.bernau2019.models import small_faces
-from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import (
+from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
+from fl_audit.experiments.reproductions.bernau2019.models import small_faces
+from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.runs import (
     MembershipFindings,
     PlayedData,
     _areas,
@@ -44,7 +50,7 @@ from experiments.reproductions.bernau2019.runs import (
     joined,
     played_of,
 )
-from experiments.reproductions.bernau2019.settings import (
+from fl_audit.experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
     INSIDER,
@@ -56,20 +62,14 @@ from experiments.reproductions.bernau2019.settings import (
     WorldPart,
     settings_of,
 )
-from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.sources import find_data
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.laws import sampling_rate
-from fl_audit.adjacency import Adjacency
-from fl_audit.adversaries.membership import shadow
-from fl_audit.arrays import Floats
-from fl_audit.errors import InputError
-from fl_audit.evidence.membership.achieved import relative_tradeoff
-from fl_audit.evidence.membership.rates import Interval
-from fl_audit.game.membership import Membership
+from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
+from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.sources import find_data
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.laws import sampling_rate
+from fl_audit.federation.membership import Membership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
 
@@ -347,8 +347,8 @@ _SIDE_BY_SIDE = """
 import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
-from experiments.reproductions import playing
-from experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions import playing
+from fl_audit.experiments.reproductions.papers import Context, Extent
 
 
 class Task:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from experiments.reproductions.bernau2019 import skewed
-from experiments.reproductions.bernau2019.faces import LFW_FILES
-from experiments.reproductions.bernau2019.skewed import FEATURES, SKEWED_CLASSES, skewed_purchases
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import locate_any
 from fl_audit.data.partition import select_records
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.bernau2019 import skewed
+from fl_audit.experiments.reproductions.bernau2019.faces import LFW_FILES
+from fl_audit.experiments.reproductions.bernau2019.skewed import FEATURES, SKEWED_CLASSES, skewed_purchases
 
 PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)
 """Two images of persons 0 and 1, four of person 2, one of person 3."""
@@ -22,7 +22,7 @@ PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)
 
 def load(name: str, directory: str | Path, **options: int | str) -> Source:
     given = tuple((key.replace("_", "-"), value) for key, value in options.items())
-    return load_source(DataSpec(f"experiments.reproductions.bernau2019.{name}", str(directory), given))
+    return load_source(DataSpec(f"fl_audit.experiments.reproductions.bernau2019.{name}", str(directory), given))
 
 
 def needs_faces(directory: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.main import main
-from experiments.reproductions.reproduce import PAPERS
+from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.reproductions.reproduce import PAPERS
 
 
 @pytest.fixture

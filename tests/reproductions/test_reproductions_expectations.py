@@ -7,9 +7,9 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
-from experiments.reproductions.bernau2021.audits import _median_of_largest
-from experiments.reproductions.bernau2021.claims import _largest_exceedance
-from experiments.reproductions.bernau2021.closed_forms import (
+from fl_audit.experiments.reproductions.bernau2021.audits import _median_of_largest
+from fl_audit.experiments.reproductions.bernau2021.claims import _largest_exceedance
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
     NoisyQuery,
     _simulate,
     figure_1,
@@ -17,11 +17,11 @@ from experiments.reproductions.bernau2021.closed_forms import (
     figure_3,
     table_3,
 )
-from experiments.reproductions.bernau2021.identification import _predicted_exceedance, _z_against, _z_between
-from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
-from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
-from experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
+from fl_audit.experiments.reproductions.bernau2021.identification import _predicted_exceedance, _z_against, _z_between
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
+from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
+from fl_audit.experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import new_figure
 

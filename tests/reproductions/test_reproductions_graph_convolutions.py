@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
-from experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
 from fl_audit.data.graph_records import pack_graph, packed_shape
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import check_outputs
 from fl_audit.learning.stacked import StackedModel
 
 KEPT, CLASSES = 12, 3
-DGCNN = "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
+DGCNN = "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
 
 
 def random_graph(nodes: int, draw: np.random.Generator, share: float = 0.3) -> np.ndarray:

@@ -14,10 +14,13 @@ from audits import small_settings
 from safetensors.torch import load_file
 from scipy import stats
 
-from experiments.reproductions.claims import ClaimVerdict
-from experiments.reproductions.negoescu2023 import fits, landscapes
-from experiments.reproductions.negoescu2023.fits import _chosen_points, _training_scores, label_of
-from experiments.reproductions.negoescu2023.landscapes import (
+from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.claims import ClaimVerdict
+from fl_audit.experiments.reproductions.negoescu2023 import fits, landscapes
+from fl_audit.experiments.reproductions.negoescu2023.fits import _chosen_points, _training_scores, label_of
+from fl_audit.experiments.reproductions.negoescu2023.landscapes import (
     Landscape,
     _claims,
     _contrast,
@@ -25,18 +28,21 @@ from experiments.reproductions.negoescu2023.landscapes import (
     _remarks,
     available_study,
 )
-from experiments.reproductions.negoescu2023.studies import ADULT, LOCATION, PURCHASE, EpsilonStarStudy, EpsilonStarTask
-from experiments.reproductions.papers import Context, Extent, NoDataError
-from experiments.runs.engines import Engine
-from experiments.runs.laws import rounds_of
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import read_public
-from experiments.sweeps.grid import grid, without_privacy
-from fl_audit.errors import InputError
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
-from fl_audit.evidence.star.methods import PARAMETRIC_CUT
-from fl_audit.game.game import load_game
+from fl_audit.experiments.reproductions.negoescu2023.studies import (
+    ADULT,
+    LOCATION,
+    PURCHASE,
+    EpsilonStarStudy,
+    EpsilonStarTask,
+)
+from fl_audit.experiments.reproductions.papers import Context, Extent, NoDataError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.laws import rounds_of
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import read_public
+from fl_audit.experiments.sweeps.grid import grid, without_privacy
+from fl_audit.federation.game import load_game
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.style import to_png
 
@@ -179,7 +185,7 @@ def play_here(
 
 @pytest.mark.long
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.sweeps.sweep.play_points", play_here)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.sweep.play_points", play_here)
     monkeypatch.setattr(
         landscapes, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
     )

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.reproductions.names import item_names
-from experiments.reproductions.negoescu2023 import paper
-from experiments.reproductions.negoescu2023.paper import PAPER
-from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
-from experiments.reproductions.negoescu2023.simulation import (
+from fl_audit.epsilon_star.empirical_star import epsilon_star_of_rates
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.names import item_names
+from fl_audit.experiments.reproductions.negoescu2023 import paper
+from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER
+from fl_audit.experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
+from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     PARAMETRIC,
     SimulationSettings,
@@ -20,11 +22,9 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
-from experiments.reproductions.reproduce import chosen_items, reproduce
-from experiments.reproductions.statistics import t_interval
-from fl_audit.errors import InputError
-from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
+from fl_audit.experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
+from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
+from fl_audit.experiments.reproductions.statistics import t_interval
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")
@@ -153,7 +153,7 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
     later = replace(PAPER, items=(lacking,))
-    monkeypatch.setattr("experiments.reproductions.reproduce.PAPERS", (later,))
+    monkeypatch.setattr("fl_audit.experiments.reproductions.reproduce.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
         reproduce("negoescu2023", Context(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

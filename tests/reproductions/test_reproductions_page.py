@@ -4,9 +4,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.reproductions.page import _opening, _rows, differences_html
-from experiments.reproductions.papers import Context, Item, ItemResult, ItemRow, table
-from experiments.reproductions.reproduce import reproduce
+from fl_audit.experiments.reproductions.page import _opening, _rows, differences_html
+from fl_audit.experiments.reproductions.papers import Context, Item, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.reproduce import reproduce
 
 
 def result(*rows: ItemRow) -> ItemResult:

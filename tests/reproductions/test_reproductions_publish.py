@@ -12,11 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.reproductions import publish
-from experiments.reproductions.bernau2019.epsilons import table_2, table_3
-from experiments.reproductions.bernau2021.closed_forms import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery, calibrated
-from experiments.reproductions.bernau2021.closed_forms import table_3 as scores
-from experiments.reproductions.claims import (
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions import publish
+from fl_audit.experiments.reproductions.bernau2019.epsilons import table_2, table_3
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
+    DELTAS,
+    DIMENSIONS,
+    EPSILONS,
+    NoisyQuery,
+    calibrated,
+)
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3 as scores
+from fl_audit.experiments.reproductions.claims import (
     Cause,
     ClaimVerdict,
     PaperClaim,
@@ -26,14 +34,12 @@ from experiments.reproductions.claims import (
     untested,
     verdicts_said,
 )
-from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
-from experiments.reproductions.negoescu2023.estimators import SETTINGS
-from experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
-from experiments.reproductions.negoescu2023.text import theorem_2
-from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.reproduce import PAPERS, reproduce
-from fl_audit.errors import InputError
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
+from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
+from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
+from fl_audit.experiments.reproductions.negoescu2023.text import theorem_2
+from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage, rho_alpha
 from fl_audit.report.style import new_figure

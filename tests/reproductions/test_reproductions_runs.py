@@ -10,22 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.reproductions import playing, reproduce
-from experiments.reproductions.bernau2021 import complexities, paper, settings
-from experiments.reproductions.bernau2021.identification import ADVANTAGE
-from experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
-from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
-from experiments.reproductions.names import ITEMS, item_names
-from experiments.reproductions.papers import COLUMNS, Context, Extent
-from experiments.reproductions.reproduce import PAPERS, chosen_items
-from experiments.reproductions.statistics import predicted_advantage
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions import playing, reproduce
+from fl_audit.experiments.reproductions.bernau2021 import complexities, paper, settings
+from fl_audit.experiments.reproductions.bernau2021.identification import ADVANTAGE
+from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
+from fl_audit.experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
+from fl_audit.experiments.reproductions.names import ITEMS, item_names
+from fl_audit.experiments.reproductions.papers import COLUMNS, Context, Extent
+from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
+from fl_audit.experiments.reproductions.statistics import predicted_advantage
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 
@@ -179,7 +179,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     pair = _neighbour_of(config)
     assert resolve(config).public.pair == pair
     found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
-    monkeypatch.setattr("experiments.reproductions.bernau2021.runs._ranked", None)
+    monkeypatch.setattr("fl_audit.experiments.reproductions.bernau2021.runs._ranked", None)
     other = parse_config(values_of(replace(LS_B, belief=0.75), Extent.QUICK, None))
     assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
     assert len(labels_of(found)) == 2

@@ -6,20 +6,26 @@ import numpy as np
 import pytest
 from reproductions.test_reproductions_bernau2019 import SKEWED, _around
 
-from experiments.reproductions.bernau2019.claims import white_over_black
-from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.runs import played_of
-from experiments.reproductions.bernau2019.sentences import LITTLE_MORE, entropy_gap, trade_sentence
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, CANDIDATES, WHITE_BOX, MembershipSetting, Method
-from experiments.reproductions.bernau2019.skewed import skewed_purchases
-from experiments.reproductions.bernau2021.claims import counted_advantage, exceedance
-from experiments.reproductions.bernau2021.complexities import exponent
-from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
-from experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from experiments.reproductions.negoescu2023.fits import of_one_component
 from fl_audit.adjacency import Adjacency
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.runs import played_of
+from fl_audit.experiments.reproductions.bernau2019.sentences import LITTLE_MORE, entropy_gap, trade_sentence
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    BLACK_BOX,
+    CANDIDATES,
+    WHITE_BOX,
+    MembershipSetting,
+    Method,
+)
+from fl_audit.experiments.reproductions.bernau2019.skewed import skewed_purchases
+from fl_audit.experiments.reproductions.bernau2021.claims import counted_advantage, exceedance
+from fl_audit.experiments.reproductions.bernau2021.complexities import exponent
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
+from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
+from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from fl_audit.experiments.reproductions.negoescu2023.fits import of_one_component
 from fl_audit.mechanisms.noise import NoiseScaling
 
 ALIKE = "local and central DP trade privacy for accuracy alike"

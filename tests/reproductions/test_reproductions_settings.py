@@ -4,9 +4,11 @@ import math
 
 import pytest
 
-from experiments.reproductions import sources
-from experiments.reproductions.bernau2021.paper import PAPER
-from experiments.reproductions.bernau2021.settings import (
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions import sources
+from fl_audit.experiments.reproductions.bernau2021.paper import PAPER
+from fl_audit.experiments.reproductions.bernau2021.settings import (
     ADULT,
     CANDIDATES,
     LOCATION,
@@ -20,13 +22,11 @@ from experiments.reproductions.bernau2021.settings import (
     neighbour_settings,
     values_of,
 )
-from experiments.reproductions.names import item_names
-from experiments.reproductions.papers import Extent
-from experiments.reproductions.reproduce import chosen_items
-from experiments.reproductions.sources import find_data
-from experiments.runs.config import parse_config
-from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.names import item_names
+from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.reproduce import chosen_items
+from fl_audit.experiments.reproductions.sources import find_data
+from fl_audit.experiments.runs.config import parse_config
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from apps import with_strategy, write_app
 
-from experiments.trials.apart import Told
-from experiments.trials.strategy_process import StrategyOptions, held_apart
-from strategies.rooms import ROOM_PREFIX, new_room
+from fl_audit.experiments.trials.apart import Told
+from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
+from fl_audit.strategies.rooms import ROOM_PREFIX, new_room
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
@@ -45,7 +45,7 @@ class Begun:
         self.temporary.mkdir(exist_ok=True)
         paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "experiments.cli.main", *arguments], cwd=directory, text=True,
+            [sys.executable, "-m", "fl_audit.experiments.cli.main", *arguments], cwd=directory, text=True,
             env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
@@ -140,7 +140,7 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
     told = Told({"trial": {}, "lines": [], "report": None}, "was ended by signal 9")
-    monkeypatch.setattr("experiments.trials.strategy_process.told_apart", lambda *_: told)
+    monkeypatch.setattr("fl_audit.experiments.trials.strategy_process.told_apart", lambda *_: told)
     found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
     assert "was ended by signal 9" in found["trial"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")

@@ -21,27 +21,27 @@ from flwr.serverapp.strategy import (
 )
 from typer.testing import CliRunner
 
-from experiments.cli.main import app as command
-from experiments.trials import apart
-from experiments.trials.review_process import reviewed
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.trial import Budget, Trial
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.experiments.cli.main import app as command
+from fl_audit.experiments.trials import apart
+from fl_audit.experiments.trials.review_process import reviewed
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
-from strategies.games.bridge import Bridged
-from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
-from strategies.games.models import template_of, update_of
-from strategies.games.subject import Observer, modified
-from strategies.grids import FIRST_NODE, Room
-from strategies.review.app import StandIns, read_app
-from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
-from strategies.review.options import ReviewOptions
-from strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from strategies.review.review import Review, Seated, _stated, _verdict, review
-from strategies.review.words import headline, review_json, screen
+from fl_audit.strategies.games.bridge import Bridged
+from fl_audit.strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
+from fl_audit.strategies.games.models import template_of, update_of
+from fl_audit.strategies.games.subject import Observer, modified
+from fl_audit.strategies.grids import FIRST_NODE, Room
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import Caught, catch
+from fl_audit.strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
+from fl_audit.strategies.review.review import Review, Seated, _stated, _verdict, review
+from fl_audit.strategies.review.words import headline, review_json, screen
+from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
@@ -491,9 +491,9 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
     if not in_full:
         small = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
-            monkeypatch.setattr(f"strategies.review.plan.{name}", small)
-        monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-        monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+            monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
+        monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+        monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
     server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
         "app = ServerApp()",
@@ -536,8 +536,8 @@ def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_
     """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
-    monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+    monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
     assert "asks 2 of them, and its noise is for 10: with so few 9" in said
@@ -580,7 +580,9 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
     """By the clock of the games, every game takes a twentieth of a second."""
     seconds = count(step=0.05)
     for module in ("campaign", "crew"):
-        monkeypatch.setattr(f"strategies.games.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+        monkeypatch.setattr(
+            f"fl_audit.strategies.games.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
+        )
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
     wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
@@ -615,7 +617,7 @@ def test_what_was_judged_is_shown_however_a_process_ends(
     monkeypatch.setattr(apart, "_LATE", 0.5)
     name = f"telling_{''.join(filter(str.isalpha, end))}"
     (tmp_path / f"{name}.py").write_text(
-        "import os, time\nfrom experiments.trials.apart import answer\n"
+        "import os, time\nfrom fl_audit.experiments.trials.apart import answer\n"
         "def found(asked, tell):\n    tell({'judged': asked['games']})\n"
         f"    {end}\n    return {{'judged': 'all'}}\nanswer(found)\n"
     )

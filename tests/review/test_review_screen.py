@@ -13,26 +13,26 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
-from experiments.trials.page import write_page
+from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.findings import findings
+from fl_audit.audits.black_box.leads import Lead
+from fl_audit.audits.black_box.trial import Attempt, Budget, KindPlayed, Trial
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.laboratory.claim import Limit, StatedClaim
-from fl_audit.laboratory.findings import findings
-from fl_audit.laboratory.leads import Lead
-from fl_audit.laboratory.trial import Attempt, Budget, KindPlayed, Trial
-from strategies.games.campaign import hold_to_claim
-from strategies.games.kinds import MENDS, PROVISOS, WORDS
-from strategies.games.metrics import plain_numbers
-from strategies.games.subject import Subject
-from strategies.review.app import StandIns, read_app
-from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated
-from strategies.review.options import ReviewOptions
-from strategies.review.plan import Aside, leaks
-from strategies.review.records import of_records, of_records_words, of_settings
-from strategies.review.review import Review, _rehearsed, _verdict, review
-from strategies.review.words import headline, review_json, screen
+from fl_audit.experiments.trials.page import write_page
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.strategies.games.kinds import MENDS, PROVISOS, WORDS
+from fl_audit.strategies.games.metrics import plain_numbers
+from fl_audit.strategies.games.subject import Subject
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import Caught, catch
+from fl_audit.strategies.review.claims import Stated
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.plan import Aside, leaks
+from fl_audit.strategies.review.records import of_records, of_records_words, of_settings
+from fl_audit.strategies.review.review import Review, _rehearsed, _verdict, review
+from fl_audit.strategies.review.words import headline, review_json, screen
+from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)

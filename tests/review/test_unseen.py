@@ -11,20 +11,20 @@ from apps import CLIENT, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
-from experiments.trials.page import write_page
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.trial import Budget, Trial
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.experiments.trials.page import write_page
+from fl_audit.strategies.games.kinds import BY_NAME
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import Caught, catch
+from fl_audit.strategies.review.claims import Stated, named_in, stated_by
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.plan import Aside
+from fl_audit.strategies.review.review import Review, _promised, _verdict, review
+from fl_audit.strategies.review.words import headline, review_json, screen
 from fl_audit.user_modules import collision_words
-from strategies.games.kinds import BY_NAME
-from strategies.review.app import StandIns, read_app
-from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, named_in, stated_by
-from strategies.review.options import ReviewOptions
-from strategies.review.plan import Aside
-from strategies.review.review import Review, _promised, _verdict, review
-from strategies.review.words import headline, review_json, screen
+from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
@@ -178,9 +178,9 @@ def test_an_app_whose_clients_cannot_be_imported_promises_who_knows_what(
 ) -> None:
     small = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
     for name in ("_FEWER", "_FEWEST"):
-        monkeypatch.setattr(f"strategies.review.plan.{name}", small)
-    monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+        monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
+    monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     client = f"{LOCAL}\nraise OSError('no data here')\n"
     kept = list[Review]()
     wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)

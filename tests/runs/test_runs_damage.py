@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 from audits import small_settings
 
-from experiments.comparisons.rows import rows
-from experiments.runs import store
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.provenance import read_provenance
-from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.run_directory import RunDirectory
 from fl_audit.api.stored_run import read_run
 from fl_audit.errors import InputError
+from fl_audit.experiments.comparisons.rows import rows
+from fl_audit.experiments.runs import store
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.whole_files import read_json, require_sealed, whole_file
 
 Damage = Callable[[Path], object]

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from audits import MakePlan
 
-from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan
-from experiments.runs.run import run_audit
-from strategies.errors import FederationError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.strategies.errors import FederationError
 
 
 def _mount(place: Path, options: str) -> None:

@@ -13,9 +13,9 @@ import pandas as pd
 import psutil
 import pytest
 
-from experiments.cli.interrupts import flags_of, goes_on_with, without_seed
-from experiments.cli.main import main
-from experiments.runs.guard import marked, nothing_outlives
+from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.runs.guard import marked, nothing_outlives
 
 CONFIG = """
 [data]
@@ -49,7 +49,7 @@ class Begun:
     def __init__(self, directory: Path, *arguments: str) -> None:
         (directory / "audit.toml").write_text(CONFIG)
         self.out = directory / "out"
-        command = [sys.executable, "-m", "experiments.cli.main", *arguments]
+        command = [sys.executable, "-m", "fl_audit.experiments.cli.main", *arguments]
         paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             command,
@@ -132,9 +132,9 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("experiments.runs.run.run_on_ray", interrupted)
-    monkeypatch.setattr("experiments.runs.run.run_locally", interrupted)
-    monkeypatch.setattr("experiments.cli.run._start_ray", lambda *_: None)
+    monkeypatch.setattr("fl_audit.experiments.runs.run.run_on_ray", interrupted)
+    monkeypatch.setattr("fl_audit.experiments.runs.run.run_locally", interrupted)
+    monkeypatch.setattr("fl_audit.experiments.cli.run._start_ray", lambda *_: None)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.toml").write_text(CONFIG)
@@ -191,7 +191,7 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
 def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
     program = (
         "import subprocess, sys, time\n"
-        "from experiments.runs.guard import nothing_outlives, nothing_outlives_this_process\n"
+        "from fl_audit.experiments.runs.guard import nothing_outlives, nothing_outlives_this_process\n"
         f"{guarded}"
         "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
         "    print(left.pid, flush=True)\n"

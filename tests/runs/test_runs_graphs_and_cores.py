@@ -11,18 +11,18 @@ from data.test_data_graph_records import collab, random_graphs
 from learning.test_learning_frozen_cores import PUBLISHED
 from safetensors.torch import save_file
 
-from experiments.runs.config import parse_config
-from experiments.runs.config_file import load_values
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.replay import replay
-from experiments.runs.run import require_playable, run_audit
-from experiments.runs.run_directory import read_public
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
-from fl_audit.game.public import PublicGame
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.config_file import load_values
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import require_playable, run_audit
+from fl_audit.experiments.runs.run_directory import read_public
+from fl_audit.federation.game import load_game
+from fl_audit.federation.public import PublicGame
 
-DGCNN = "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
+DGCNN = "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
 SMALL = {"training": {"rounds": 2}, "audit": {"worlds": 3}, "privacy": {"clipping-norm": 3.0}}
 
 
@@ -34,7 +34,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     sizes = [int(nodes) for nodes in draw.integers(4, 12, 40) + 8 * labels]
     directory = collab(tmp_path_factory.mktemp("graphs"), random_graphs(sizes))
     return {
-        "name": "experiments.reproductions.bernau2019.collab:collab",
+        "name": "fl_audit.experiments.reproductions.bernau2019.collab:collab",
         "data-dir": str(directory),
         "records": 24,
         "test-records": 8,
@@ -58,7 +58,7 @@ def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     images = draw.integers(0, 256, (24, 32, 32)).astype(np.uint8)
     np.savez(directory / "lfw.npz", x=images, y=np.arange(24) % 2, people=np.array(["one", "two"]))
     return {
-        "name": "experiments.reproductions.bernau2019.faces:lfw",
+        "name": "fl_audit.experiments.reproductions.bernau2019.faces:lfw",
         "data-dir": str(directory),
         "records": 12,
         "test-records": 4,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from audits import small_settings
 
-from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.plan import resolve
 from fl_audit.errors import InputError
-from fl_audit.game.game import load_game
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.federation.game import load_game
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ import pytest
 from audits import MakePlan
 from safetensors import SafetensorError
 
-from experiments.cli.main import main
-from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
-from experiments.talk import printable
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.talk import printable
+from fl_audit.strategies.errors import FederationError
 from fl_audit.whole_files import whole_file
-from strategies.errors import FederationError
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 

@@ -17,13 +17,13 @@ from audits import MakePlan, small_settings
 from PIL import Image, PngImagePlugin
 from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
-from experiments.sweeps.grid import Axis, grid
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.sweeps.grid import Axis, grid
 from fl_audit.report.page import writing
 from fl_audit.report.page.writing import hindrance, write_pdf
 

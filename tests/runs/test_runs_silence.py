@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from experiments.runs import progress
+from fl_audit.experiments.runs import progress
 
 
 def test_long_work_is_told_in_a_line_and_short_work_is_not(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from audits import MakePlan
 
-from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
-from experiments.runs.summary import summarise
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.summary import summarise
 
 
 def test_a_round_under_the_floor_makes_sensitivities_adaptive(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from audits import small_settings
 
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.without_privacy import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.without_privacy import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.whole_files import read_json
 
 # One worker plays the runs that tests of this file share.

@@ -5,8 +5,8 @@ from audits import small_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
 from fl_audit.errors import InputError
+from fl_audit.experiments.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
 
 VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global"}, audit={"insider": False})
 

@@ -17,21 +17,21 @@ from audits import small_settings
 from matplotlib.figure import Figure
 from untold import assert_untold
 
-from experiments.cli.main import main
-from experiments.runs.engines import Engine, RayOptions
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
-from experiments.sweeps import schedule
-from experiments.sweeps.grid import Axis, Point, baselines, grid
-from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.page import chance_text, points_html, sweep_page
-from experiments.sweeps.sweep import Sweep, run_sweep
-from experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import main
+from fl_audit.experiments.runs.engines import Engine, RayOptions
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.sweeps import schedule
+from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
+from fl_audit.experiments.sweeps.landscape import landscape_figure
+from fl_audit.experiments.sweeps.page import chance_text, points_html, sweep_page
+from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
+from fl_audit.experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
-from strategies.errors import FederationError
+from fl_audit.strategies.errors import FederationError
 
 VALUES = small_settings(
     training={"rounds": 2},
@@ -123,7 +123,7 @@ def test_an_interrupted_command_says_how_to_go_on(
         (tmp_path / "out" / "points").mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("experiments.sweeps.sweep.run_sweep", interrupted)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.sweep.run_sweep", interrupted)
     monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--set", "run.seed=7", "--out", "out"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
@@ -154,7 +154,7 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
         played.append(arguments[1])
         return run_audit(*arguments, **options)
 
-    monkeypatch.setattr("experiments.sweeps.schedule.run_audit", noted)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.schedule.run_audit", noted)
     assert len(here(1.0, 2.0, 4.0).points) == 3
     assert len(played) == 1
 
@@ -177,7 +177,7 @@ def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkey
         run_audit(plan, directory, Engine.LOCAL, with_report=False)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("experiments.sweeps.schedule.run_audit", interrupted)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.schedule.run_audit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(points(1.0), tmp_path / "out", engine=Engine.LOCAL)
     assert list((tmp_path / "out" / "points").iterdir()) == []

@@ -10,24 +10,24 @@ import numpy as np
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
-from experiments.trials.review_process import reviewed
-from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.rounds import CanaryNote
-from fl_audit.evidence.live import measure_live
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import findings, trial_json
-from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import QUICK, Budget, put_on_trial
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.findings import findings, trial_json
+from fl_audit.audits.black_box.seen import Games
+from fl_audit.audits.black_box.trial import QUICK, Budget, put_on_trial
+from fl_audit.audits.canaries.directions import canary_coin, canary_direction
+from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.live import measure_live
+from fl_audit.audits.canaries.rounds import CanaryNote
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.trials.review_process import reviewed
 from fl_audit.privacy.terms import TrainingTerms
-from strategies.games.campaign import hold_to_claim
-from strategies.games.kinds import MENDS, WORDS
-from strategies.games.subject import Subject
-from strategies.review.options import ReviewOptions
+from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.strategies.games.kinds import MENDS, WORDS
+from fl_audit.strategies.games.subject import Subject
+from fl_audit.strategies.review.options import ReviewOptions
 from tests.audits import small_settings
 from tests.federation.laws import LAWS
 from tests.review.apps import with_strategy, write_app
@@ -77,7 +77,7 @@ _SETTINGS: dict[str, Changes] = {
     },
     "randomised records": {
         "data": {
-            "name": "experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
+            "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
             "generated-records": 400,
         },
         "privacy": _NO_PRIVACY | {"randomiser": "randomised-response", "record-epsilon": 2.0},

@@ -9,9 +9,9 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fl_audit.canaries.kept import Watch
+from fl_audit.audits.canaries.kept import Watch
 from fl_audit.privacy.terms import TrainingTerms
-from strategies.live.watch import watched
+from fl_audit.strategies.live.watch import watched
 
 app = ServerApp()
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.reproductions.bernau2019 import tradeoffs
-from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
-from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from experiments.reproductions.bernau2019.sentences import (
+from fl_audit.arrays import Floats
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
+from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
+from fl_audit.experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
+from fl_audit.experiments.reproductions.bernau2019.sentences import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
     LITTLE_MORE,
@@ -25,13 +27,17 @@ from experiments.reproductions.bernau2019.sentences import (
     printed_phi,
     trade_sentence,
 )
-from experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, MembershipSetting, Method
-from experiments.reproductions.claims import NOTHING, PaperClaim, untested
-from experiments.reproductions.claims_table import claims_table
-from experiments.reproductions.papers import ItemResult
-from experiments.reproductions.statistics import end_by_end, resampling, welch_interval
-from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    WHITE_BOX,
+    MembershipSetting,
+    Method,
+)
+from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim, untested
+from fl_audit.experiments.reproductions.claims_table import claims_table
+from fl_audit.experiments.reproductions.papers import ItemResult
+from fl_audit.experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 
 LOOKS = 3
 """How often claims are looked at while worlds are added: first part, and twice more (see `planning`)."""

@@ -6,12 +6,12 @@ from math import ceil, sqrt
 from pathlib import Path
 from typing import Any, assert_never
 
-from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.published import Recipe
-from experiments.reproductions.papers import Extent
-from fl_audit.adversaries.membership.names import USUAL, Attack
-from fl_audit.adversaries.membership.shadows import FEWEST, fewest_on_a_side
-from strategies.challenger import SeededChallenger
+from fl_audit.audits.membership.names import USUAL, Attack
+from fl_audit.audits.membership.shadows import FEWEST, fewest_on_a_side
+from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.published import Recipe
+from fl_audit.experiments.reproductions.papers import Extent
+from fl_audit.strategies.challenger import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2

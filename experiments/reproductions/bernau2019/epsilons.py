@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019 import published
-from experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipStudy
-from experiments.reproductions.looks import CurveLook, draw_published, legend_below
-from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
+from fl_audit.experiments.reproductions.bernau2019 import published
+from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipStudy
+from fl_audit.experiments.reproductions.looks import CurveLook, draw_published, legend_below
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences

@@ -11,15 +11,15 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.claims import CONFIDENCE
-from experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, Method
-from experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
-from experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
-from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.claims import CONFIDENCE
+from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, Method
+from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
+from fl_audit.experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 SIDES = (Method.CENTRAL, Method.LOCAL)

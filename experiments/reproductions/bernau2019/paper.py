@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.claims import claims_item, claims_of
-from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
-from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
-from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
-from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
-from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.rejudging import rejudge
-from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
-from experiments.reproductions.claims import verdicts_said
-from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
-from experiments.reproductions.playing import spent_on
-from experiments.reproductions.sources import find_data
+from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
+from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
+from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
+from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
+from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.rejudging import rejudge
+from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
+from fl_audit.experiments.reproductions.claims import verdicts_said
+from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import plural
 

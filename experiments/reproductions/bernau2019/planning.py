@@ -6,15 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
-from experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
-from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.playing import cores, seconds_of
-from experiments.runs.store import write_json
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
+from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of
+from fl_audit.experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    MembershipData,
+    MembershipSetting,
+    WorldPart,
+    settings_of,
+)
+from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.playing import cores, seconds_of
+from fl_audit.experiments.runs.store import write_json
 from fl_audit.whole_files import read_json
 
 PLAN = "plan.json"

@@ -5,10 +5,16 @@ from dataclasses import replace
 
 from scipy.special import stdtrit
 
-from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.claims import CONFIDENCE, UNTESTED, claims_of_text, confidence_of_each
-from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.sentences import (
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.claims import (
+    CONFIDENCE,
+    UNTESTED,
+    claims_of_text,
+    confidence_of_each,
+)
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.sentences import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
     LITTLE_MORE,
@@ -19,7 +25,7 @@ from experiments.reproductions.bernau2019.sentences import (
     printed_phi,
     trade_sentence,
 )
-from experiments.reproductions.bernau2019.settings import (
+from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
     MembershipData,
@@ -27,11 +33,10 @@ from experiments.reproductions.bernau2019.settings import (
     Method,
     settings_of,
 )
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
-from experiments.reproductions.papers import Extent, ItemResult, ItemRow, Published
-from experiments.reproductions.statistics import end_by_end
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from fl_audit.experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
+from fl_audit.experiments.reproductions.papers import Extent, ItemResult, ItemRow, Published
+from fl_audit.experiments.reproductions.statistics import end_by_end
 
 _FIGURES = {
     MembershipStudy.TEXAS: "fig3",

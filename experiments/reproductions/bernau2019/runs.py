@@ -11,24 +11,24 @@ import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
-from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.configurations import values_of
-from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
-from experiments.reproductions.papers import Context
-from experiments.reproductions.playing import carry_out_all, planned_runs
-from experiments.runs.attacks import by_target
-from experiments.runs.config import RunConfig
-from experiments.runs.laws import rounds_of, sampling_rate
-from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import read_frame
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.findings.attacks import SCORE
-from fl_audit.evidence.membership.rates import RocCurve, _areas_between_worlds, roc_curve
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.membership import Membership
+from fl_audit.audits.membership.findings_attacks import SCORE
+from fl_audit.audits.membership.rates import RocCurve, _areas_between_worlds, roc_curve
+from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
+from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
+from fl_audit.experiments.reproductions.papers import Context
+from fl_audit.experiments.reproductions.playing import carry_out_all, planned_runs
+from fl_audit.experiments.runs.attacks import by_target
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.laws import rounds_of, sampling_rate
+from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
+from fl_audit.experiments.runs.store import read_frame
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.membership import Membership
+from fl_audit.server.results import LOGITS
 from fl_audit.whole_files import read_json
-from server.results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept

@@ -1,6 +1,6 @@
 """Second looks at the claims of Bernau et al. 2019 that do not hold on our data."""
 
-from experiments.reproductions.claims import Cause, SecondLook
+from fl_audit.experiments.reproductions.claims import Cause, SecondLook
 
 _CHANCE = "attacks do no better than guessing at this noise"
 _INSIDE = "white-box attacks achieve more than black-box ones"

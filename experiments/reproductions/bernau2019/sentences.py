@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from math import inf, log2
 from typing import NamedTuple, assert_never
 
-from experiments.reproductions.bernau2019.published import (
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.published import (
     BLOG_TEXAS,
     PHI_AT_CHANCE,
     TABLE_2,
@@ -15,7 +16,7 @@ from experiments.reproductions.bernau2019.published import (
     WHITE_BOX_GAIN,
     MembershipStudy,
 )
-from experiments.reproductions.bernau2019.settings import (
+from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
     WHITE_BOX,
@@ -23,9 +24,8 @@ from experiments.reproductions.bernau2019.settings import (
     MembershipSetting,
     Method,
 )
-from experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
-from experiments.reproductions.claims import PaperClaim, exact
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
+from fl_audit.experiments.reproductions.claims import PaperClaim, exact
 
 MARGIN = WHITE_BOX_GAIN[0]
 """What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""

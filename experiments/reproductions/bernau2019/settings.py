@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, assert_never
 
-from experiments.reproductions.bernau2019 import published
-from experiments.reproductions.bernau2019.models import SMALL_FACES
-from experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
-from experiments.reproductions.papers import Extent
+from fl_audit.experiments.reproductions.bernau2019 import published
+from fl_audit.experiments.reproductions.bernau2019.models import SMALL_FACES
+from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
+from fl_audit.experiments.reproductions.papers import Extent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the

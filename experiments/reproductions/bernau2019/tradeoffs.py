@@ -7,13 +7,13 @@ from math import nan, sqrt
 import numpy as np
 from scipy.special import stdtrit
 
-from experiments.reproductions.bernau2019.runs import MembershipFindings
-from experiments.reproductions.bernau2019.settings import INSIDER
-from experiments.reproductions.papers import CONFIDENCE
-from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.achieved import relative_tradeoff
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.membership.achieved import relative_tradeoff
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
+from fl_audit.experiments.reproductions.papers import CONFIDENCE
+from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 
 _RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
@@ -72,7 +72,7 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     Notes
     -----
     The AUC of a resample lies sqrt(2) times as far from the mean as worlds drawn again show, since the worlds are each
-    other's shadows (`fl_audit.evidence.membership.rates`).
+    other's shadows (`fl_audit.audits.membership.rates`).
     """
     areas, accuracies = [], []
     for run in runs:
@@ -146,7 +146,7 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
         The value of each world, (worlds,); confidence of the interval.
     shadows_of_each_other
         Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
-        (`fl_audit.evidence.membership.rates`).
+        (`fl_audit.audits.membership.rates`).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))

@@ -8,8 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtri
 
-from experiments.reproductions import looks
-from experiments.reproductions.bernau2021.published import (
+from fl_audit.arrays import Floats
+from fl_audit.audits.identifiability.empirical_epsilon import epsilon_from_measured_advantage
+from fl_audit.audits.membership.loss import chance_spread
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions import looks
+from fl_audit.experiments.reproductions.bernau2021.published import (
     EPSILON_FROM_ADVANTAGE_LOCAL,
     EPSILON_FROM_BELIEF_LOCAL,
     EPSILON_FROM_SENSITIVITIES_GLOBAL,
@@ -17,20 +21,16 @@ from experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.settings import (
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
+from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
     InsiderData,
     InsiderSetting,
     audit_settings,
 )
-from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.adversaries.membership.loss import chance_spread
-from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2021.slips import explained
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure

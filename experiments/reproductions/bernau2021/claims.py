@@ -7,22 +7,27 @@ from math import inf, log, sqrt
 import numpy as np
 from scipy.special import logit, ndtr
 
-from experiments.reproductions import statistics
-from experiments.reproductions.bernau2021 import settings
-from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
-from experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
-from experiments.reproductions.bernau2021.identification import identified
-from experiments.reproductions.bernau2021.published import TABLE_3
-from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.sensitivities import outlier_share
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, InsiderData, InsiderSetting, InsiderStudy
-from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
-from experiments.reproductions.claims import PaperClaim, difference, exact, untested
-from experiments.reproductions.claims_table import claims_table
-from experiments.reproductions.papers import ItemResult
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions import statistics
+from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
+from fl_audit.experiments.reproductions.bernau2021.identification import identified
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
+from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
+from fl_audit.experiments.reproductions.bernau2021.settings import (
+    MAIN_BELIEF,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
+)
+from fl_audit.experiments.reproductions.bernau2021.slips import SECOND_LOOKS
+from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
+from fl_audit.experiments.reproductions.claims_table import claims_table
+from fl_audit.experiments.reproductions.papers import ItemResult
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 

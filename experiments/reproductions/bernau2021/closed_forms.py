@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
-from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
-from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import draw_published, legend_below
-from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
-from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.audits.identifiability.advantage import clopper_pearson, empirical_advantage
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
+from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
+from fl_audit.experiments.reproductions.bernau2021.slips import explained
+from fl_audit.experiments.reproductions.looks import draw_published, legend_below
+from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim

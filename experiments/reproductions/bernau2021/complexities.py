@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from scipy import stats
 
-from experiments.reproductions.looks import legend_below
-from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import resampling
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.identifiability.advantage import empirical_advantage
+from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.names import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.records import Records
-from fl_audit.evidence.belief.advantage import empirical_advantage
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.looks import legend_below
+from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.statistics import resampling
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.report.style import finish_axes, new_figure
 

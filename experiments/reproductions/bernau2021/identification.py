@@ -8,10 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import logit, ndtr
 
-from experiments.reproductions import looks, statistics
-from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
-from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.settings import (
+from fl_audit.arrays import Floats
+from fl_audit.audits.identifiability.advantage import clopper_pearson, empirical_advantage
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions import looks, statistics
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
+from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
     InsiderData,
@@ -19,11 +22,8 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderStudy,
     main_settings,
 )
-from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
-from fl_audit.evidence.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2021.slips import explained
+from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 ADVANTAGE = "advantage"

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from experiments.reproductions.bernau2021 import settings
-from experiments.reproductions.bernau2021.audits import audit_of_epsilon
-from experiments.reproductions.bernau2021.claims import claims_item
-from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
-from experiments.reproductions.bernau2021.complexities import table_1
-from experiments.reproductions.bernau2021.identification import figure_6, table_2
-from experiments.reproductions.bernau2021.rejudging import rejudge
-from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
-from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
-from experiments.reproductions.bernau2021.settings import (
+from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.audits import audit_of_epsilon
+from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
+from fl_audit.experiments.reproductions.bernau2021.complexities import table_1
+from fl_audit.experiments.reproductions.bernau2021.identification import figure_6, table_2
+from fl_audit.experiments.reproductions.bernau2021.rejudging import rejudge
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
+from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
+from fl_audit.experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
     LEARNING_RATE,
     OPTIMIZER,
@@ -21,9 +21,9 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     InsiderStudy,
 )
-from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
-from experiments.reproductions.playing import spent_on
-from experiments.reproductions.sources import find_data
+from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.report.law_words import AUDIT_DEVICE
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural

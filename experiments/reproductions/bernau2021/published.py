@@ -7,8 +7,8 @@ the paper shows only in figures were read off them; their last digit is uncertai
 from itertools import product
 from typing import NamedTuple
 
-from experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
 from fl_audit.adjacency import Adjacency
+from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
 from fl_audit.mechanisms.noise import NoiseScaling
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from experiments.reproductions.bernau2021 import settings
-from experiments.reproductions.bernau2021.audits import INSIDER, audit_of
-from experiments.reproductions.bernau2021.claims import (
+from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.audits import INSIDER, audit_of
+from fl_audit.experiments.reproductions.bernau2021.claims import (
     EXACT_ADVANTAGE,
     IS_RHO_ALPHA,
     NO_MORE_THAN_DELTA,
@@ -15,20 +15,20 @@ from experiments.reproductions.bernau2021.claims import (
     counted_advantage,
     exceedance,
 )
-from experiments.reproductions.bernau2021.closed_forms import figure_1
-from experiments.reproductions.bernau2021.complexities import table_1
-from experiments.reproductions.bernau2021.identification import (
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1
+from fl_audit.experiments.reproductions.bernau2021.complexities import table_1
+from fl_audit.experiments.reproductions.bernau2021.identification import (
     ADVANTAGE,
     AGAINST_PUBLISHED,
     EXCEEDED,
     table_2_of,
     unrounded_text,
 )
-from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
-from experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
-from experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
-from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.papers import ItemResult, ItemRow, Published
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
+from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
+from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, Published
 from fl_audit.report.style import new_figure
 
 _RENAMED = {

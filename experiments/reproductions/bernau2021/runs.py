@@ -9,14 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
-from experiments.reproductions.papers import Context
-from experiments.reproductions.playing import carry_out_all, planned_runs
-from experiments.reproductions.statistics import predicted_advantage
-from experiments.runs.config import RunConfig
-from experiments.runs.plan import data_spec
-from experiments.runs.run_directory import RunDirectory, read_public
-from experiments.runs.store import read_frame
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -24,6 +16,14 @@ from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
+from fl_audit.experiments.reproductions.papers import Context
+from fl_audit.experiments.reproductions.playing import carry_out_all, planned_runs
+from fl_audit.experiments.reproductions.statistics import predicted_advantage
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.plan import data_spec
+from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.experiments.runs.store import read_frame
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.whole_files import read_json

@@ -5,16 +5,16 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions import looks
-from experiments.reproductions.bernau2021 import settings
-from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
-from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
+from fl_audit.experiments.reproductions import looks
+from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
+from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
+from fl_audit.experiments.reproductions.bernau2021.slips import explained
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 

@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, assert_never
 
-from experiments.reproductions.papers import Extent
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.experiments.reproductions.papers import Extent
 from fl_audit.mechanisms.noise import NoiseScaling
 
 ROUNDS = 30

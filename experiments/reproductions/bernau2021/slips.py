@@ -6,7 +6,7 @@ items refer to it. The authors' code is SAP-samples/security-research-identifiab
 
 from collections.abc import Iterable
 
-from experiments.reproductions.claims import Cause, SecondLook
+from fl_audit.experiments.reproductions.claims import Cause, SecondLook
 
 SLIPS: dict[str, str] = {
     "second-draw": (

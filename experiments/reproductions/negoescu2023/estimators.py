@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.looks import THEORY, legend_below
-from experiments.reproductions.negoescu2023.simulation import (
+from fl_audit.arrays import Floats
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.looks import THEORY, legend_below
+from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     NARROW_PARAMETRIC,
     PARAMETRIC,
@@ -21,9 +22,8 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import t_interval, welch_interval
-from fl_audit.arrays import Floats
+from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}

@@ -11,21 +11,21 @@ import torch
 from matplotlib.axes import Axes
 from safetensors.torch import load_file
 
-from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.looks import legend_below
-from experiments.reproductions.negoescu2023.landscapes import available_study
-from experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.playing import spent_on
-from experiments.reproductions.statistics import mean_of_shares, t_interval
-from experiments.runs.engines import RayOptions
-from experiments.runs.run_directory import read_public
-from experiments.sweeps.grid import Point
-from experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.arrays import Floats
-from fl_audit.evidence.star.epsilon_star import scores_of_pair
-from fl_audit.evidence.star.normal_mixture import ks_check
-from fl_audit.game.game import load_game
+from fl_audit.epsilon_star.epsilon_star import scores_of_pair
+from fl_audit.epsilon_star.normal_mixture import ks_check
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.looks import legend_below
+from fl_audit.experiments.reproductions.negoescu2023.landscapes import available_study
+from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
+from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval
+from fl_audit.experiments.runs.engines import RayOptions
+from fl_audit.experiments.runs.run_directory import read_public
+from fl_audit.experiments.sweeps.grid import Point
+from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
+from fl_audit.federation.game import load_game
 from fl_audit.report.style import INK, finish_axes, new_figure
 from fl_audit.report.wording import plural
 

@@ -8,23 +8,31 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from experiments.reproductions import statistics
-from experiments.reproductions.claims import PaperClaim, untested, verdicts_said
-from experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
-from experiments.reproductions.papers import CONFIDENCE, Context, ItemResult, ItemRow, NoDataError, measured_row, table
-from experiments.reproductions.playing import spent_on
-from experiments.runs.engines import RayOptions
-from experiments.runs.plan import resolve
-from experiments.runs.run_directory import RunDirectory
-from experiments.sweeps.landscape import UTILITY_NAMES
-from experiments.sweeps.sweep import RUNS, Sweep, run_sweep
-from experiments.sweeps.tables import models_table
 from fl_audit.arrays import Floats
+from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.catalogue import is_found
+from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.errors import require
-from fl_audit.evidence.membership.rates import Interval
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
-from fl_audit.evidence.star.methods import PARAMETRIC_CUT
+from fl_audit.experiments.reproductions import statistics
+from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
+from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
+from fl_audit.experiments.reproductions.papers import (
+    CONFIDENCE,
+    Context,
+    ItemResult,
+    ItemRow,
+    NoDataError,
+    measured_row,
+    table,
+)
+from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.runs.engines import RayOptions
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
+from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
+from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.report.wording import plural
 
 PUBLISHED = {

@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
-from experiments.reproductions.negoescu2023 import estimators, fits, ratios
-from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
-from experiments.reproductions.negoescu2023.fits import figure_6
-from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
-from experiments.reproductions.negoescu2023.ratios import figure_3
-from experiments.reproductions.negoescu2023.rejudging import rejudge
-from experiments.reproductions.negoescu2023.studies import CANDIDATES
-from experiments.reproductions.negoescu2023.text import UNTESTED, claims_of_text, theorem_2
-from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
-from experiments.reproductions.playing import together
+from fl_audit.experiments.reproductions.negoescu2023 import estimators, fits, ratios
+from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
+from fl_audit.experiments.reproductions.negoescu2023.fits import figure_6
+from fl_audit.experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
+from fl_audit.experiments.reproductions.negoescu2023.ratios import figure_3
+from fl_audit.experiments.reproductions.negoescu2023.rejudging import rejudge
+from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
+from fl_audit.experiments.reproductions.negoescu2023.text import UNTESTED, claims_of_text, theorem_2
+from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
+from fl_audit.experiments.reproductions.playing import together
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 

@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
-from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.claims import exact as known
-from experiments.reproductions.looks import legend_below
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
+from fl_audit.epsilon_star.empirical_star import largest_ratio, threshold_counts
+from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.claims import exact as known
+from fl_audit.experiments.reproductions.looks import legend_below
+from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.report.wording import number_text
 

@@ -27,16 +27,16 @@ from flwr.app.typing import ConfigRecordValues
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from experiments import talk
-from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError, first_line, require
-from strategies.errors import FederationError
+from fl_audit.experiments import talk
+from fl_audit.experiments.runs.guard import environment, nothing_outlives
+from fl_audit.strategies.errors import FederationError
 
 if TYPE_CHECKING:
     from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-    from experiments.runs.config.run import RunSection
+    from fl_audit.experiments.runs.config.run import RunSection
 
 
 _SECONDS_FOR_VERSIONS = 30.0
@@ -119,7 +119,7 @@ _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 
 _ahead: list["RayOptions"] = []
 """Of a Ray that was started before the run that takes it; Flower ends it with that run."""
-_EARLY = {"RAY_preload_python_modules": "clients.app"}
+_EARLY = {"RAY_preload_python_modules": "fl_audit.clients.app"}
 """Has processes that Ray starts in advance import what clients need, while this process still gets ready."""
 
 

@@ -14,8 +14,8 @@ from flwr.server.superlink.fleet.vce import vce_api
 from flwr.server.superlink.fleet.vce.backend import raybackend
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-from experiments.runs.cluster.luggage import Luggage, compartment_of
-from experiments.runs.cluster.pool import ClientPool
+from fl_audit.experiments.runs.cluster.luggage import Luggage, compartment_of
+from fl_audit.experiments.runs.cluster.pool import ClientPool
 from fl_audit.user_modules import Portable
 
 _CALLS_PER_SLOT = 2

@@ -13,10 +13,10 @@ import ray
 from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
 
-from experiments.runs.cluster.pool import ORDINARY, room_is_told
-from fl_audit.game.game import Game, load_game
-from fl_audit.game.public import PublicGame
-from fl_audit.game.travelling import sent_game, sent_shard
+from fl_audit.experiments.runs.cluster.pool import ORDINARY, room_is_told
+from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.travelling import sent_game, sent_shard
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.user_modules import Portable, sent_modules
 

@@ -19,9 +19,9 @@ from flwr.app import Context, Message
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from experiments import talk
-from experiments.runs.cluster.access import versions_of
-from experiments.runs.cluster.freight import SentArrays, freight, put_back, take_out
+from fl_audit.experiments import talk
+from fl_audit.experiments.runs.cluster.access import versions_of
+from fl_audit.experiments.runs.cluster.freight import SentArrays, freight, put_back, take_out
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_END = 5.0

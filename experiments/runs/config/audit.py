@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
-from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
+from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.evidence.star.methods import PARAMETRIC_CUT
-from fl_audit.game.names import View
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
+from fl_audit.federation.names import View
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
 from fl_audit.data.names import PartitionScheme, RecordAxes
-from fl_audit.game.names import InitialWeights
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
+from fl_audit.federation.names import InitialWeights
 
 _CLIENTS = 10
 DATA_PATHS = ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels")

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from experiments.runs.config.whole import RunConfig
-from experiments.runs.config_errors import accepted_values, resolved
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config.whole import RunConfig
+from fl_audit.experiments.runs.config_errors import accepted_values, resolved
 
 _KINDS = {
     "boolean": "true or false",

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.adjacency import Adjacency
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.runs.config.values import Choice, ConfigSection, Count
 from fl_audit.device import Device
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 
 
 class RunSection(ConfigSection):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, Positive
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
 
 MOST_ROUNDS = 10**6

@@ -5,16 +5,16 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from experiments.runs.config.audit import AuditSection
-from experiments.runs.config.data import DataSection, ModelSection
-from experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
-from experiments.runs.config.run import RunSection
-from experiments.runs.config.training import TrainingSection
-from experiments.runs.config.values import ConfigSection
-from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency
-from fl_audit.adversaries.membership.names import OF_ANY_UNIT, USUAL
+from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config.audit import AuditSection
+from fl_audit.experiments.runs.config.data import DataSection, ModelSection
+from fl_audit.experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
+from fl_audit.experiments.runs.config.run import RunSection
+from fl_audit.experiments.runs.config.training import TrainingSection
+from fl_audit.experiments.runs.config.values import ConfigSection
+from fl_audit.experiments.runs.config_errors import first_problem
 
 
 class RunConfig(ConfigSection):

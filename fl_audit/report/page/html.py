@@ -8,25 +8,25 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.attacks import AttackNumbers, MembershipNumbers
-from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.pair import PairNumbers
+from fl_audit.audits.common.sections_law import law_tables
+from fl_audit.audits.common.sections_promise import person_text
+from fl_audit.audits.first_screen import first_screen
+from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.audits.identifiability.findings_pair import PairNumbers
+from fl_audit.audits.membership.findings_attacks import AttackNumbers, MembershipNumbers
+from fl_audit.audits.sections import measured, page_rows
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure, html_page, page_table, value_html
 from fl_audit.report.page.stylesheet import DRAWN
-from fl_audit.report.sections.law import law_tables
-from fl_audit.report.sections.promise import person_text
-from fl_audit.report.sections.registry import measured, page_rows
-from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.report.wording import percent, plural
-from fl_audit.report.words_of_tests import broken_tests
 from fl_audit.user_modules import title_of_named
+from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.words_of_tests import broken_tests
 
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from string import Template
 from typing import Any
 
-from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.audits.common.sections_law import day_text
 from fl_audit.notebook import Markup, html_table
 from fl_audit.report.page.stylesheet import STYLESHEET
-from fl_audit.report.sections.law import day_text
 from fl_audit.report.wording import DASH, MISSING, capital, number_text, percent
+from fl_audit.verdict.verdict import Verdict
 
 
 class VerdictLook(Enum):

@@ -1,0 +1,201 @@
+"""Why games were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.black_box.features import COARSE, LOW_BITS, projections
+from fl_audit.audits.black_box.seen import Games
+
+_CLEAR = 5.0  # standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing
+_REPEATED = 0.5  # correlation of the noise of two rounds from which it counts as the same
+_LINES = 4  # most lines that are shown of a kind of game
+
+
+class LeakCause(NamedTuple):
+    """Why games were told."""
+
+    words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
+    mend: str = ""  # what mends it, as a sentence; empty where that follows from the kind of game
+
+
+NO_CAUSE = LeakCause()
+_NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
+_BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
+_ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
+_EVERYWHERE = "Add noise to every array that is released, or leave the array out of the release."
+_ON_A_GRID = "Add noise in double precision, and round the sum to a fixed grid of about a thousandth of the noise."
+_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
+_AFTER = "Add momentum and other memory to what has its noise already, or count every round in which an update stays."
+_STEADY = "Account for the noise of every round as it is, or keep it as it was in the first round."
+_CONSTANT = "Let the size of the noise follow from constants that are known beforehand, and not from replies."
+_ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
+
+
+def cause_of(games: Games, present: Flags, group: str) -> LeakCause:
+    """Return what explains that games were told.
+
+    Parameters
+    ----------
+    games, present, group
+        Games of one kind; whether D was played, shape (games,); the group of features that told.
+    """
+    refused = games.refused[present].mean() - games.refused[~present].mean()
+    if abs(refused) > 0.5:
+        return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
+    if group in games.names:
+        return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
+    tensors = _without_noise(games, present)
+    if len(tensors) == len(games.tensors):
+        same = "The release is the same in every game: there is no noise, or it comes from a fixed seed."
+        return LeakCause(same, _ADD)
+    if tensors:
+        bare = f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
+        return LeakCause(bare, _EVERYWHERE)
+    if group in LOW_BITS or group == COARSE:
+        rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
+        return LeakCause(rounded, _ON_A_GRID)
+    # Each of these looks at what the ones before it have not explained.
+    found = (look(games, present) for look in (_over_rounds, _by_size, _where))
+    return next((cause for cause in found if cause.words), LeakCause())
+
+
+def _without_noise(games: Games, present: Flags) -> list[str]:
+    """Return the tensors that differ between D and D', and hardly between games of the same truth."""
+    found = []
+    for name, part in games.tensors:
+        steps = np.nan_to_num(games.steps[:, :, part]).reshape(len(games), -1)
+        gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
+        spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
+        # A tensor of which only some values have no noise counts too.
+        if np.any((gap > 1e-9) & (spread < 1e-6 * gap)):
+            found.append(name)
+    return found
+
+
+def _over_rounds(games: Games, present: Flags) -> LeakCause:
+    """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
+    along = projections(games)
+    if along.shape[1] < 2:
+        return LeakCause()
+    one, zero = along[present], along[~present]
+    shifts = one.mean(axis=0) - zero.mean(axis=0)
+    noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
+    spreads = noise.std(axis=0)
+    errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
+    correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
+    if correlation > _REPEATED:
+        repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
+        return LeakCause(repeated, _NEW_NOISE)
+    if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
+        return LeakCause(
+            "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
+            "shows it again, and the noise is for once.",
+            _AFTER,
+        )
+    if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
+        return LeakCause()
+    ratio = spreads[0] / max(spreads[-1], 1e-300)
+    said = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    return LeakCause(said, _STEADY)
+
+
+def _by_size(games: Games, present: Flags) -> LeakCause:
+    """Return whether the size of the noise follows from who took part."""
+    parts = [games.steps[which] for which in (present, ~present)]
+    noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
+    one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
+    if not _is_clear(one, zero, parts[0].size):
+        return LeakCause()
+    ratio = max(one, zero) / min(one, zero)
+    said = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    return LeakCause(said, _CONSTANT)
+
+
+def _where(games: Games, present: Flags) -> LeakCause:
+    """Return in which tensor a difference of the same length shows much more than in all others together, if in one."""
+    steps, found = np.nan_to_num(games.steps), list[tuple[float, str]]()
+    for name, part in games.tensors:
+        rest = np.ones(steps.shape[2], dtype=bool)
+        rest[part] = False
+        inside, outside = (_strength(steps, games.direction, where, present) for where in (part, rest))
+        if inside is None or outside is None:
+            continue
+        # A longer part of the difference shows more under the same noise: only what is left per length is a cause.
+        error = _CLEAR / np.sqrt(len(games))
+        least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
+        if least > 3 * most:
+            found.append((least, name))
+    if not found:
+        return LeakCause()
+    said = f"It shows in {max(found)[1]} above all: what is there is not covered as the rest is."
+    return LeakCause(said, _ONE_VECTOR)
+
+
+def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
+    """Return the shift over spread along a part of the difference, and the length of this part; None without either."""
+    along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
+    one, zero = along[present], along[~present]
+    spread, length = (
+        np.sqrt((one.var() + zero.var()) / 2),
+        np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
+    )
+    if not (spread > 0 and length > 0):
+        return None
+    return float(abs(one.mean() - zero.mean()) / spread), float(length)
+
+
+def _is_clear(one: float, zero: float, count: int) -> bool:
+    """Return whether two spreads of normal numbers differ by more than chance."""
+    return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
+
+
+def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
+    """Return the values that differ most between D and D', in spreads, as one line each.
+
+    Parameters
+    ----------
+    games, present, group
+        As for `cause_of`: a number of the group's name comes first.
+    """
+    columns = [*_released(games), *((name, games.numbers[:, place]) for place, name in enumerate(games.names))]
+    ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
+    told = [column for column in ranked if _distance(column[1], present) > 0]
+    return tuple(
+        f"{name}: {_law(values[present])} under D, {_law(values[~present])} under D'" for name, values in told[:_LINES]
+    )
+
+
+def _released(games: Games) -> list[tuple[str, Floats]]:
+    """Return every released step by name: its round, tensor and place."""
+    names = [f"{name}[{place}]" for name, part in games.tensors for place in range(part.stop - part.start)]
+    places = itertools.product(range(games.steps.shape[1]), enumerate(names))
+    return [(f"round {at + 1}, step of {name}", games.steps[:, at, column]) for at, (column, name) in places]
+
+
+def _distance(values: Floats, present: Flags) -> float:
+    """Return by how many spreads D and D' differ; infinite where one of them alone has no value."""
+    there = np.isfinite(values)
+    shares = there[present].mean() - there[~present].mean()
+    if abs(shares) > 0.5:
+        return float("inf")
+    one, zero = values[present & there], values[~present & there]
+    if not (one.size and zero.size):
+        return 0.0
+    gap = abs(float(one.mean() - zero.mean()))
+    spread = float(np.sqrt((one.var() + zero.var()) / 2))
+    # Means of equal numbers differ by rounding, if there are more of them under D than under D'.
+    is_rounding = gap <= 1e-12 * float(np.max(np.abs(one)))
+    return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
+
+
+def _law(values: Floats) -> str:
+    there = values[np.isfinite(values)]
+    if not there.size:
+        return "no value"
+    share = "" if there.size == values.size else f" in {there.size / values.size:.0%} of games"
+    spread = float(there.std())
+    around = f"{there.mean():.4g}" if spread == 0 else f"{there.mean():.4g} ± {spread:.2g}"
+    return around + share

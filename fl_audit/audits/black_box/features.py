@@ -1,0 +1,157 @@
+"""What of the things seen in a game may tell: groups of numbers, each ready for a rule that is learned.
+
+A group is one idea of where a leak may hide. Every rule is learned on games that are used for nothing else, so a group
+that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
+become one here: squares are shown by their logarithms, roundings by shares.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.seen import Games
+
+_MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
+_ROUNDS_SHOWN = 12
+_GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
+_LARGEST = 100.0  # stands for a binary place where there is none
+_ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
+BESIDE_OTHERS = "what was released along it, beside what others contributed"
+"""The group for who knows what all others sent, their shares of the noise included."""
+ROUNDED = "the low bits of what was released"  # the group that shows roundings
+FINEST = "the finest bit beside the contribution"  # the group that shows from what a sum was made in floating point
+LOW_BITS = (ROUNDED, FINEST)
+"""The groups that look at nothing but low bits: what they alone tell is a leak of floating-point arithmetic.
+
+A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid mends it. Noise on a
+coarse grid is another matter: it shows in `COARSE`, where so fine a rounding has been made already.
+"""
+COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
+"""The group that shows roundings which are no finer than that: of noise on a grid, for instance."""
+_FINE = 10  # binary places below the size of what was released, from which on bits are low: one in 1024 of the noise
+
+
+def feature_groups(games: Games) -> dict[str, Floats]:
+    """Return the groups of features, each of shape (games, columns), by what they show in words of a report.
+
+    Missing and non-finite values become 0, and every column has another one beside it that says where.
+    """
+    groups: dict[str, Floats] = {_ALONG: along(games)[:, None]}
+    if games.steps.shape[1] > 1:
+        groups["what was released along it, round by round"] = _by_round(games)
+        groups["the released arrays, first against later rounds"] = _alternating(games)
+    for name, part in games.tensors:
+        groups[f"the released values of {name}"] = _shown(games.steps[:, :, part])
+    groups["all released values"] = _shown(games.steps)
+    if np.any(games.own):
+        own = np.concatenate([games.steps, games.own], axis=2)
+        groups["released values beside the noise of one's own"] = _shown(own)
+        pair = (along(games), along(replace(games, steps=games.own)))
+        groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
+    if np.any(games.others):
+        groups[BESIDE_OTHERS] = _beside_others(games)
+    groups["the size of what was released"] = _sizes(games)
+    groups[ROUNDED] = _grains(games.released)
+    groups[COARSE] = _grains(_coarse(games))
+    # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
+    if games.released.shape == games.direction.shape:
+        groups[FINEST] = _finest(games)
+    for column, name in enumerate(games.names):
+        groups[name] = games.numbers[:, column : column + 1]
+    return {name: _finite(values) for name, values in groups.items()}
+
+
+def along(games: Games) -> Floats:
+    """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
+    return np.asarray(np.sum(projections(games), axis=1))
+
+
+def projections(games: Games) -> Floats:
+    """Return the released steps along the unit vector of the difference, shape (games, rounds); NaN counts as 0."""
+    return _along(games, np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0))
+
+
+def _along(games: Games, vectors: Floats) -> Floats:
+    """Return vectors of every game and round along the unit vector of the difference, 0 where there is none."""
+    norms, products = np.linalg.norm(games.direction, axis=2), np.sum(vectors * games.direction, axis=2)
+    return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+
+
+def _by_round(games: Games) -> Floats:
+    found = projections(games)
+    if found.shape[1] <= _ROUNDS_SHOWN:
+        return found
+    return np.stack([part.sum(axis=1) for part in np.array_split(found, _ROUNDS_SHOWN, axis=1)], axis=1)
+
+
+def _alternating(games: Games) -> Floats:
+    """Return the values of the first round less those of each of some later rounds: noise that repeats cancels."""
+    later = games.steps[:, 1:_ROUNDS_SHOWN]
+    differences = games.steps[:, :1] - later
+    return _flat(differences) if differences[0].size <= _MOST else differences[:, 0, :_MOST]
+
+
+def _shown(steps: Floats) -> Floats:
+    """Return the values of every round where they are few, else their sums over rounds; long ones are cut."""
+    if steps[0].size <= _MOST:
+        return _flat(steps)
+    return np.asarray(steps.sum(axis=1))[:, :_MOST]
+
+
+def _beside_others(games: Games) -> Floats:
+    """Return, summed over rounds, the released step and the others' mean along the difference, and its length."""
+    norms = np.linalg.norm(games.direction, axis=2)
+    return np.stack([along(games), _along(games, games.others).sum(axis=1), norms.sum(axis=1)], axis=1)
+
+
+def _sizes(games: Games) -> Floats:
+    """Return logarithms of the squared length of every tensor's step, averaged over rounds."""
+    squares = [np.sum(games.steps[:, :, part] ** 2, axis=2) for _, part in games.tensors]
+    return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
+
+
+def _grains(released: Floats) -> Floats:
+    """Return the share of released values that are whole multiples of 2**-k, for some k."""
+    values = _flat(released)
+    shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
+    return np.stack(shares, axis=1)
+
+
+def _coarse(games: Games) -> Floats:
+    """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step."""
+    # The grid of a game follows from what was released in it alone.
+    sizes = np.abs(np.where(np.isfinite(games.steps) & (games.steps != 0), games.steps, np.nan)).reshape(len(games), -1)
+    usual = np.array([np.nanmedian(size) if np.any(np.isfinite(size)) else 1.0 for size in sizes])
+    grids = 2.0 ** (np.floor(np.log2(usual)) - _FINE)[:, None, None]
+    return np.asarray(np.rint(games.released / grids) * grids)
+
+
+def _finest(games: Games) -> Floats:
+    """Return the finest binary place of any released value, beside the size of the differing contribution there."""
+    # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
+    # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
+    # 2012).
+    sizes = np.abs(games.direction)
+    relative = _places(games.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    known = np.where((sizes > 0) & np.isfinite(games.released), relative, -_LARGEST)
+    return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
+
+
+def _places(values: Floats) -> Floats:
+    """Return the binary place of the last bit of every value: the least k for which it is a multiple of 2**-k."""
+    mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
+    whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
+    # The last bit alone of a whole number in two's complement.
+    last = np.log2(np.maximum(whole & -whole, 1))
+    return np.where(whole == 0, -_LARGEST, 53.0 - exponents - last)
+
+
+def _flat(values: Floats) -> Floats:
+    return np.asarray(values.reshape(len(values), -1))
+
+
+def _finite(values: Floats) -> Floats:
+    """Return the columns with 0 for what is no number, followed by a column for each of them that says where."""
+    missing = ~np.isfinite(values)
+    return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,0 +1,215 @@
+"""A lower bound on epsilon from the scores and coins of one run, by the method of choice."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Floats, finite
+from fl_audit.audits.canaries import tradeoff
+from fl_audit.audits.canaries.cosines import from_final_model
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.order_statistic import order_statistic_mu
+from fl_audit.audits.canaries.tradeoff import Guesses
+from fl_audit.errors import InputError, as_floats, choice, require, require_number
+from fl_audit.notebook import html_table
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.shift import detectable_shift, gaussian_shift
+
+
+@dataclass(frozen=True)
+class OneRunBound:
+    """A lower bound from one run and what a reader needs to weigh it."""
+
+    method: OneRunMethod  # how it was computed
+    epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
+    # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
+    # assumption. None from `steinke`.
+    mu: float | None
+    delta: float  # the bound is on epsilon at this delta
+    confidence: float  # probability with which epsilon is at least the bound, or more, where the assumption holds
+    # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
+    # true epsilon that would be certified to exceed 0 with probability 0.9.
+    limit_of_detection: float
+    guesses: Guesses  # what was counted; `shift` and `cosines` guess none of the coins
+    estimate: float | None = None  # an estimate of epsilon at delta that has no confidence, from `cosines` alone
+
+    @property
+    def limit_meaning(self) -> str:
+        """What `limit_of_detection` is, in words."""
+        if self.method.guesses:
+            return "the bound if every guess had been right"
+        return "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon at least {self.epsilon:.4g} at delta {self.delta:g} with confidence {self.confidence:g}, by "
+            f"{self.method} from {self.guesses.coins:,} coins; limit of detection {self.limit_of_detection:.4g}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the bound as a table, for a notebook."""
+        rows = [
+            ("epsilon at least", f"{self.epsilon:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            ("confidence", f"{self.confidence:g}"),
+            ("limit of detection", f"{self.limit_of_detection:.4g}"),
+            ("canaries", f"{self.guesses.coins:,}"),
+        ]
+        return html_table(rows, f"Lower bound on epsilon from one run, {self.method}", (self.method.assumption,))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
+        return {
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "method": str(self.method),
+            "confidence": self.confidence,
+            "limit_of_detection": finite(self.limit_of_detection),
+            "limit_meaning": self.limit_meaning,
+            "mu": finite(self.mu),
+            "estimate": finite(self.estimate),
+            "assumption": self.method.assumption,
+            "coins": self.guesses.coins,
+            "guessed": self.guesses.guessed,
+            "right": self.guesses.right,
+        }
+
+
+def bound_of_guesses(
+    guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
+) -> OneRunBound:
+    """Return the bound from guesses that were counted already.
+
+    Parameters
+    ----------
+    guesses, method
+        What was counted, after the number of guesses was fixed beforehand; and a method that counts guesses.
+    delta, confidence
+        The delta of the bound, at least 0 and below 1, above 0 for `order-statistic`; and its confidence, above 0.5 and
+        below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the method needs scores.
+
+    Examples
+    --------
+    >>> round(bound_of_guesses(Guesses(1000, 100, 100), 1e-5, method=OneRunMethod.STEINKE).epsilon, 3)
+    3.465
+    """
+    _require_confidence(confidence)
+    perfect = Guesses(guesses.coins, guesses.guessed, guesses.guessed, guesses.coins - guesses.guessed)
+    (epsilon, mu), (ceiling, _) = (_epsilon_and_mu(one, delta, 1 - confidence, method) for one in (guesses, perfect))
+    return OneRunBound(method, epsilon, mu, delta, confidence, ceiling, guesses)
+
+
+def one_run_bound(
+    scores: ArrayLike,
+    coins: ArrayLike,
+    delta: float,
+    confidence: float = 0.95,
+    method: OneRunMethod | str = OneRunMethod.TRADE_OFF,
+    guessed: int | None = None,
+    decoys: ArrayLike = (),
+    dimension: int | None = None,
+) -> OneRunBound:
+    """Return the lower bound on epsilon at delta that scores and coins of one run prove.
+
+    Parameters
+    ----------
+    scores
+        Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
+    coins
+        Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
+    delta, confidence
+        The bound is on epsilon at this delta, at least 0 and below 1, above 0 for all but `trade-off` and `steinke`; it
+        holds with this confidence, above 0.5 and below 1.
+    method
+        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
+        leaks coins together breaks them.
+    guessed
+        How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
+        It must be fixed before the scores are seen.
+    decoys
+        Scores of further directions of which it is known that nobody sent them; only `shift` uses them. They tell how
+        scores are spread where a canary is out, so that the bound is limited by the canaries that are in alone.
+    dimension
+        Number of parameters of the release, at least 1000, for `cosines` alone.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, or a number or name is none of those accepted.
+
+    Examples
+    --------
+    >>> in_order = np.arange(1000.0)
+    >>> bound = one_run_bound(in_order, in_order >= 500, 1e-5)
+    >>> round(bound.epsilon, 2), bound.guesses.right
+    (4.19, 200)
+    """
+    method = choice(OneRunMethod, "method", method)
+    values, tossed = tradeoff.checked_scores(as_floats("scores", scores), coins)
+    require_number("delta is", delta)
+    _require_confidence(confidence)
+    shift, cosines = OneRunMethod.SHIFT, OneRunMethod.COSINES
+    require(method is shift or np.size(decoys) == 0, f"decoys with {method}: accepted with {shift} alone")
+    require(method is cosines or dimension is None, f"dimension with {method}: accepted with {cosines} alone")
+    if not method.guesses:
+        require(guessed is None, f"guesses are {guessed}: {method} counts none")
+        _require_positive(delta, method)
+        if method is cosines:
+            return _by_cosines(values[tossed], dimension, delta, confidence)
+        return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
+    number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
+    accepted = 2 <= number <= values.size
+    require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
+    guesses = tradeoff.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    return bound_of_guesses(guesses, delta, confidence, method)
+
+
+def _by_shift(members: Floats, others: Floats, coins: int, delta: float, confidence: float) -> OneRunBound:
+    low = gaussian_shift(members, others, confidence).low
+    seen = detectable_shift(members.size, others.size, 0.0, 1 - confidence)
+    limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
+    none = Guesses(coins, 0, 0)
+    return OneRunBound(OneRunMethod.SHIFT, gdp_epsilon(delta, low), low, delta, confidence, limit, none)
+
+
+def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: float) -> OneRunBound:
+    if dimension is None:
+        raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
+    found = from_final_model(sent, dimension, delta, confidence)
+    # The law of directions that nobody sent is known, which is as good as any number of them.
+    limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
+    bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
+    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)
+
+
+def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
+    match method:
+        case OneRunMethod.STEINKE:
+            return tradeoff.steinke_epsilon(guesses, delta, level), None
+        case OneRunMethod.TRADE_OFF:
+            return tradeoff.tradeoff_epsilon(guesses, delta, level), tradeoff.tradeoff_mu(guesses, level)
+        case OneRunMethod.ORDER_STATISTIC:
+            _require_positive(delta, method)
+            mu = order_statistic_mu(guesses, level)
+            return gdp_epsilon(delta, mu), mu
+        case OneRunMethod.SHIFT | OneRunMethod.COSINES:
+            raise InputError(f"{method} needs scores: accepted for guesses are trade-off, steinke, order-statistic")
+        case _:
+            assert_never(method)
+
+
+def _require_confidence(confidence: float) -> None:
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
+
+
+def _require_positive(delta: float, method: OneRunMethod) -> None:
+    accepted = f"accepted for {method} are numbers above 0 and below 1, since no Gaussian mechanism keeps delta 0"
+    require(0 < delta < 1, f"delta is {delta}: {accepted}")

@@ -1,0 +1,188 @@
+"""The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners promise."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fl_audit.arrays import Floats, finite
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_tables import Provenance, Timing, Unprotected
+from fl_audit.learning.private_training import opacus_epsilon
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.accounting import Accountant, client_epsilons
+
+FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
+
+
+@dataclass(frozen=True)
+class StarNumbers:
+    """Epsilon* of the final releases."""
+
+    mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
+    max: float  # the largest over the worlds; infinite or NaN where it was not determined
+    delta: float  # at which it was computed
+    cut: float  # error rates below it or above 1 - cut were left out
+    untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
+    untrained_max: float  # the largest of the initial models; NaN where unknown
+
+    @property
+    def is_meaningful(self) -> bool:
+        """Whether chance alone stays so small that the number can tell something; also where that is not known."""
+        return not self.untrained_mean > FEW_NATS
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `epsilon_star`."""
+        return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
+
+
+@dataclass(frozen=True)
+class ModelNumbers:
+    """What the final releases are worth."""
+
+    test_accuracy: float  # share of right predictions on test records, mean over worlds
+    test_auroc: float  # area under the ROC on test records, mean over worlds; NaN where there is none
+    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+    commonest: float | None = None  # what naming the most frequent class is worth; None where it is not known
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `utility`."""
+        without = None if self.unprotected is None else self.unprotected.final
+        accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
+        others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
+        return {"utility": accuracy | others}
+
+
+def measure_model(run: FinishedRun, _: Findings) -> ModelNumbers:
+    """Return what the final releases are worth, and what they give away."""
+    worlds = run.tables.worlds
+    # Batches of an older version have no area.
+    area = float(worlds["test_auroc"].mean()) if "test_auroc" in worlds else math.nan
+    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
+
+
+def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
+    """Return Epsilon* of the final releases; None where it was turned off."""
+    if run.facts.star is None:
+        return None
+    values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
+    untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
+    return StarNumbers(
+        mean=float(values.mean()),
+        max=float(values.max()),
+        delta=run.facts.star.delta,
+        cut=run.facts.star.cut,
+        untrained_mean=float(untrained.mean()),
+        untrained_max=float(untrained.max()),
+    )
+
+
+@dataclass(frozen=True)
+class OriginNumbers:
+    """Where the run comes from, None where that was not noted, and how long it took."""
+
+    provenance: Provenance | None
+    timing: Timing
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `timing`: the same run has the same summary wherever it is made, but for that."""
+        return {"timing": json_of(self.timing)}
+
+
+def measure_origin(run: FinishedRun, _: Findings) -> OriginNumbers:
+    """Return where a run comes from, and how long it took."""
+    return OriginNumbers(run.provenance, run.timing)
+
+
+@dataclass(frozen=True)
+class ClientStar:
+    """Epsilon* of one client's shard over the worlds, in nats: order statistics, infinite where unbounded."""
+
+    client: int  # number of the client
+    worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
+    low: float  # quantile of 5 %
+    median: float  # of 50 %
+    high: float  # of 95 %
+    max: float  # the largest
+
+
+@dataclass(frozen=True)
+class ClientNumbers:
+    """Epsilon* of every client's shard at the last release, and how many records each holds, where that is known."""
+
+    clients: tuple[ClientStar, ...]
+    shards: tuple[int, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `client_epsilon_star`."""
+        return {"client_epsilon_star": json_of(self.clients)}
+
+
+def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
+    """Return Epsilon* of every shard; None where it was not computed."""
+    table = run.tables.clients
+    if table is None or "epsilon_star" not in table:
+        return None
+    last = table[table["round"] == table["round"].max()]
+    noted = None if run.provenance is None else run.provenance.shards
+    groups = last.groupby("client")["epsilon_star"]
+    clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
+    return ClientNumbers(clients, noted if noted is not None and len(noted) == run.facts.game.clients else None)
+
+
+def _client(client: int, known: Floats) -> ClientStar:
+    if not known.size:
+        return ClientStar(client, 0, math.nan, math.nan, math.nan, math.nan)
+    # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
+    low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
+    return ClientStar(client, int(known.size), low, median, high, float(known.max()))
+
+
+@dataclass(frozen=True)
+class ClientPromise:
+    """The promise of one client over all rounds."""
+
+    client: int  # number of the client
+    records: int  # size of its shard
+    sampling_rate: float  # probability with which a record was in a step, as its accountant counted
+    steps: int  # steps that its accountant counted
+    epsilon: float  # what it promises, by the accountant of the run
+    epsilon_rdp: float  # the same by `rdp`
+    epsilon_opacus: float  # what the accountant of Opacus names that it kept
+
+
+@dataclass(frozen=True)
+class ClientPromises:
+    """The promises of all clients."""
+
+    clients: tuple[ClientPromise, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `client_promises`."""
+        return {"client_promises": json_of(self.clients)}
+
+
+def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | None:
+    """Return what every client promises; None where clients do not train privately."""
+    table, promise, law = run.tables.clients, run.facts.guarantee, run.facts.game.law
+    if table is None or promise is None or not isinstance(law.contribution, PrivateTraining):
+        return None
+    # An accountant counts the same steps in every world.
+    last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
+    shards, schedule = [int(records) for records in last["records"]], law.contribution.schedule
+
+    def promised(accountant: Accountant) -> tuple[float, ...]:
+        return client_epsilons(
+            shards, schedule.batch, run.facts.game.rounds, law.noise_multiplier, promise.delta, accountant,
+            epochs=schedule.epochs, steps=schedule.steps,
+        )  # fmt: skip
+
+    rates = [float(rate) for rate in last["accounted_sampling_rate"]]
+    steps = [int(count) for count in last["accounted_steps"]]
+    noise = [float(one) for one in last["accounted_noise_multiplier"]]
+    kept = [opacus_epsilon(*counted, promise.delta) for counted in zip(noise, rates, steps, strict=True)]
+    columns = (shards, rates, steps, promised(promise.accountant), promised(Accountant.RDP), kept)
+    clients = enumerate(zip(*columns, strict=True))
+    return ClientPromises(tuple(ClientPromise(client, *values) for client, values in clients))

@@ -1,0 +1,205 @@
+"""The released model: how well it does its job, and what its losses alone give away (Epsilon*), by owner too."""
+
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fl_audit.arrays import finite
+from fl_audit.audits.common import findings_released_model as evidence
+from fl_audit.audits.common.sections_promise import at_delta
+from fl_audit.epsilon_star.methods import cut_text
+from fl_audit.federation.findings import json_of
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.look_at import NOT_MEANINGFUL, star_text
+from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
+from fl_audit.report.wording import number_text, percent, plural
+
+_UNUSED = "test records were not used in training"
+
+
+def beside_text(numbers: evidence.ModelNumbers) -> str:
+    """Return the accuracies to hold that of this run against, in words to follow it; nothing where none is known."""
+    known = []
+    if numbers.unprotected is not None:
+        known.append(f"{percent(numbers.unprotected.final)} without privacy")
+    if numbers.commonest is not None:
+        known.append(f"{percent(numbers.commonest)} by always naming the most frequent class")
+    return f" ({', '.join(known)})" if known else ""
+
+
+def _sentence(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
+    kept = ""
+    if (chosen := contents.run.chosen_releases) is not None:
+        kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
+    return f"{kept}The released model is right for {percent(numbers.test_accuracy)} of new cases{beside_text(numbers)}."
+
+
+def _numbers_of(chosen: tuple[int, int]) -> str:
+    first, last = chosen
+    return f"release {first}" if first == last else f"a release from {first} to {last}"
+
+
+def _rows(numbers: evidence.ModelNumbers, _: RunContents) -> list[Row]:
+    final = f"of the final release, mean over worlds; {_UNUSED}"
+    basis = f"share of right predictions {final}"
+    rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
+    if numbers.commonest is not None:
+        basis = "share of the most frequent class among the test records"
+        rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
+    if (other := numbers.unprotected) is not None:
+        basis = f"the same of {other.run}, without clipping and noise, {plural(other.worlds, 'world')}; {_UNUSED}"
+        rows.append(Row("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
+    if math.isfinite(numbers.test_auroc):
+        rows.append(Row("Test AUROC (probability)", numbers.test_auroc, f"area under the ROC {final}"))
+    return rows
+
+
+def _caption(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
+    shown = "The one world" if contents.run.worlds == 1 else "Median, middle half and range of the worlds"
+    text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
+    if (chosen := contents.run.chosen_releases) is None:
+        return text
+    counted = f"by public records alone; the promise counts all {plural(contents.facts.game.rounds, 'round')}"
+    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
+
+
+def _accuracy_figure(figure: Figure, numbers: evidence.ModelNumbers, contents: RunContents) -> None:
+    releases = contents.releases
+    axes = figure.add_subplot()
+    draw_spread(axes, releases, "test_accuracy", 100.0)
+    if (other := numbers.unprotected) is not None:
+        shares = [100.0 * share for share in other.accuracy]
+        axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
+    if numbers.commonest is not None:
+        axes.axhline(100.0 * numbers.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
+    axes.set_ylim(0, 100)  # the same in every report
+    finish_axes(axes, "Accuracy of each released model", "Release (number; 0 = initial model)", "Test accuracy (%)")
+
+
+RELEASED_MODEL = Section(
+    "accuracy", "The released model", evidence.ModelNumbers, evidence.measure_model, keys=("utility",), on_page=True,
+    sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+)  # fmt: skip
+
+
+SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
+
+
+def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
+    if not math.isfinite(star.mean):
+        return "How much a released model gives away by its losses was not determined."
+    if not star.is_meaningful:
+        return f"{star_text(star)}.{_losses_text(contents)}"
+    text = (
+        f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
+        f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
+        f"like others ({cut_text(star.cut)} count)."
+    )
+    if math.isfinite(star.untrained_mean):
+        initial = contents.facts.configuration.get("model", {}).get("initial")
+        start = "pretrained" if initial == "pretrained" else "untrained"
+        text += (
+            f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
+            f"{number_text(star.untrained_max, 3)}): that is what {start} models score, which cannot leak."
+        )
+    promise, other = contents.facts.guarantee, " The promised epsilon is another quantity, over all repetitions:"
+    if promise is not None and star.max > promise.epsilon:
+        text += f"{other} single models may exceed it by chance."
+    return f"{text}{_losses_text(contents)}"
+
+
+def _losses_text(contents: RunContents) -> str:
+    """Return what owners told of their losses, where these were not pooled."""
+    audit = contents.facts.configuration.get("audit", {})
+    if audit.get("epsilon-star-losses") != "federated":
+        return ""
+    told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
+    if audit.get("loss-range") is None:
+        return f"{told}, and the smallest and the largest loss."
+    low, high = (number_text(end) for end in audit["loss-range"])
+    return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
+
+
+def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
+    cut = cut_text(star.cut)
+    normal = "losses of members and of a population sample are normal after a logit transform"
+    how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut}; {normal}"
+    chance = "the same of release 0, which cannot leak: what chance reaches"
+    doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
+    return [
+        Row(
+            f"Epsilon*, mean over worlds (nats){doubt}", finite(star.mean), f"of the final release, {how}", on_page=True
+        ),
+        Row("Epsilon*, largest world (nats)", finite(star.max), "an extreme value"),
+        Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
+        Row("Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"),
+        Row("Delta of Epsilon* (probability)", star.delta, "chosen before the run"),
+        Row("Error rates left out", star.cut, "chosen before the run"),
+    ]
+
+
+def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
+    spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
+    at, promise = number_text(star.delta), contents.facts.guarantee
+    meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
+    text = f"Measured from losses alone at δ = {at}, {cut_text(star.cut)}.{spread} {meaning}"
+    if promise is None or promise_fits(contents):
+        return text
+    return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."
+
+
+def promise_fits(contents: RunContents) -> bool:
+    """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
+    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
+    values = column.to_numpy(dtype=np.float64)
+    values = values[np.isfinite(values)]
+    return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
+
+
+def _star_figure(figure: Figure, star: evidence.StarNumbers, contents: RunContents) -> None:
+    releases, promise = contents.releases, contents.facts.guarantee
+    axes = figure.add_subplot()
+    draw_spread(axes, releases, "epsilon_star")
+    if promise is not None and promise_fits(contents):
+        label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
+        axes.axhline(promise.epsilon, label=label, **LIMIT)
+    if math.isfinite(star.untrained_mean):
+        label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
+        axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
+    axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-3))
+    name = f"Epsilon* (nats)\nat δ = {number_text(star.delta)}"
+    finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)
+
+
+EPSILON_STAR = Section(
+    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarNumbers, evidence.measure_star,
+    keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
+    picture=Picture("Epsilon*", _star_figure, _star_caption,
+                    applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
+)  # fmt: skip
+
+
+def _owners_sentence(numbers: evidence.ClientNumbers, _: RunContents) -> str:
+    alone = sum(client.worlds == 0 for client in numbers.clients)
+    without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
+    return (
+        "Each data owner holds the losses of its own records against those of the population sample. A shard of few "
+        f"records reaches large values by chance alone, so compare clients of like size.{without}"
+    )
+
+
+def _owners_tables(numbers: evidence.ClientNumbers, _: RunContents) -> list[Table]:
+    columns: tuple[str, ...] = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
+    rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
+    if (shards := numbers.shards) is not None:
+        columns = (columns[0], "Records", *columns[1:])
+        rows = tuple((row[0], shards[row[0]], *row[1:]) for row in rows)
+    return [Table("Epsilon* of each client's own shard at the last release (nats)", columns, rows)]
+
+
+CLIENTS = Section(
+    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientNumbers,
+    evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
+)  # fmt: skip

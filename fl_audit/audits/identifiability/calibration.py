@@ -1,0 +1,123 @@
+"""Are the insider's beliefs calibrated: of the worlds in which it believed near p, did a share p hold D?
+
+The numbers of a reliability diagram with exact intervals, and exact tests. Given what the insider saw, its guesses are
+independent coins with known chances, so any count of wins follows a Poisson-binomial law.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import fftconvolve
+from scipy.special import expit, logit
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.identifiability.advantage import clopper_pearson
+from fl_audit.audits.identifiability.expected import chance_of_being_right
+from fl_audit.errors import require, require_number
+from fl_audit.privacy.scores import require_prior
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The worlds whose beliefs lie near each other."""
+
+    lowest: float  # smallest belief in D in it
+    highest: float  # largest one
+    worlds: int  # how many worlds
+    members: int  # in how many of them D was used
+    mean_belief: float  # the share of members that the beliefs expect
+    share: float  # the share of members that there was
+    low: float  # lower end of its Clopper-Pearson interval
+    high: float  # upper end
+    p_value: float  # exact two-sided probability of a share as far from the expected one, or farther
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether beliefs and shares agree."""
+
+    wins: int  # games won
+    expected_wins: float  # sum of the chances that the beliefs gave them
+    wins_p_value: float  # exact two-sided p-value of the number of wins
+    p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
+    bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest
+    confidence: float  # of each bin's interval
+
+
+def calibration(
+    log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
+) -> Calibration:
+    """Return how well the insider's beliefs agree with what was true.
+
+    Parameters
+    ----------
+    log_odds, members
+        Log-odds of D against D', without a prior, and whether D was used; both of shape (worlds,), at least one world.
+    confidence
+        Confidence of the intervals of the bins, above 0 and below 1.
+    prior
+        The prior belief in D by which the insider guesses.
+    coin
+        Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
+        calibrated.
+    bins
+        Largest number of bins, at least 1. They hold equally many worlds each, at least 10.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree or a number is out of its range.
+    """
+    require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (worlds,)")
+    require(members.shape == log_odds.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
+    require_number("number of bins is", bins, "whole numbers from 1")
+    require_prior(coin)
+    beliefs = np.asarray(expit(log_odds + logit(coin)), dtype=np.float64)
+    order = np.argsort(log_odds, kind="stable")
+    parts = np.array_split(order, max(1, min(bins, log_odds.size // 10)))
+    found = tuple(_bin(beliefs[part], members[part], confidence) for part in parts)
+    right = chance_of_being_right(log_odds, prior, coin)
+    wins = int(np.count_nonzero((log_odds + logit(prior) > 0) == members))
+    p_value = min(1.0, len(found) * min(one.p_value for one in found))
+    return Calibration(wins, float(right.sum()), _poisson_binomial_p(wins, right), p_value, found, confidence)
+
+
+def _poisson_binomial_p(count: int, chances: Floats) -> float:
+    """Return the two-sided p-value of a count of successes of independent trials with known chances.
+
+    Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
+    """
+    law = _poisson_binomial(chances)
+    return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
+
+
+def _poisson_binomial(chances: Floats) -> Floats:
+    """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
+
+    The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
+    `scipy.stats.poisson_binom` takes n^2.
+    """
+    laws = np.stack([1 - chances, chances], axis=1)
+    while len(laws) > 1:
+        if len(laws) % 2:
+            certain = np.zeros((1, laws.shape[1]))
+            certain[0, 0] = 1.0
+            laws = np.concatenate([laws, certain])
+        laws = np.maximum(0.0, fftconvolve(laws[0::2], laws[1::2], axes=1))
+    return np.asarray(laws[0, : chances.size + 1], dtype=np.float64)
+
+
+def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
+    worlds, count = int(beliefs.size), int(np.count_nonzero(members))
+    low, high = clopper_pearson(count, worlds, confidence)
+    return ReliabilityBin(
+        lowest=float(beliefs.min()),
+        highest=float(beliefs.max()),
+        worlds=worlds,
+        members=count,
+        mean_belief=float(beliefs.mean()),
+        share=count / worlds,
+        low=low,
+        high=high,
+        p_value=_poisson_binomial_p(count, beliefs),
+    )

@@ -1,0 +1,169 @@
+"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates with their intervals.
+
+None of them is a bound on what a mechanism leaks: `lower_bounds` has those. Each says what its interval is of.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from fl_audit.arrays import Floats
+from fl_audit.audits.identifiability.advantage import clopper_pearson
+from fl_audit.errors import require, require_number
+from fl_audit.privacy.accounting import account, epsilon_of_mu
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.gaussian import require_delta, require_mu
+from fl_audit.privacy.scores import epsilon_from_advantage
+
+
+@dataclass(frozen=True)
+class EpsilonInterval:
+    """One of the paper's three empirical epsilons with an interval."""
+
+    epsilon: float  # the point value, at least 0; infinite for an advantage of 1
+    low: float  # lower end of the interval, at least 0
+    high: float  # its upper end, which may be infinite
+    confidence: float  # least probability of the interval; 1 where nothing is random
+    note: str  # what the interval is of, in words
+
+
+def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
+    """Return the epsilon of Eq. (6) for a measured advantage; 0 if it is not positive. Section 5.3, variant (iii).
+
+    Parameters
+    ----------
+    advantage, delta
+        The measured advantage, from -1 to 1, where 1 gives infinity; and delta, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require_number("advantage is", advantage, "numbers from -1 to 1")
+    require_delta(delta)
+    if advantage <= 0:
+        return 0.0
+    return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
+
+
+def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
+    """Return the largest epsilon over worlds that the sensitivities seen in them account for; variant (i).
+
+    It has the range over worlds: exact bookkeeping, nothing is estimated.
+
+    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
+    mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
+    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
+
+    Parameters
+    ----------
+    signal
+        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
+        finite and at least 0; 0 in rounds in which the unit was seen to take no part.
+    claim
+        What is promised of which releases, with Gaussian noise.
+
+    Raises
+    ------
+    InputError
+        If a signal is negative or not finite, there is none, or the accountant cannot account for the claim.
+    """
+    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
+    wrong = ~(np.isfinite(signal) & (signal >= 0))
+    require(not wrong.any(), f"signal is {next(iter(signal[wrong]), None)}: accepted are finite numbers from 0")
+    squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
+    if claim.profile.gaussian_mu is not None:
+        mu = np.sqrt(squares)
+        largest, smallest = (epsilon_of_mu(claim.accountant, float(one), claim.delta) for one in (mu.max(), mu.min()))
+    else:
+        mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
+        largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
+    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
+    return EpsilonInterval(largest, smallest, largest, 1.0, note)
+
+
+def _sampled_epsilon(signal: float, claim: Claim) -> float:
+    """Return the epsilon of the claim's releases if every round had this signal; 0 without any."""
+    z = claim.noise_multiplier
+    if signal == 0 or z is None:
+        return 0.0
+    return account(claim.with_noise(1 / (signal * z)).profile, claim.accountant, claim.delta)
+
+
+def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
+    """Return the largest log-odds of all worlds, at least 0, with an interval of that extreme value; variant (ii).
+
+    That is Eq. (5) on the largest posterior belief, from log-odds, so that no belief saturates at 1.
+
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
+    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
+    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
+    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
+    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+
+    Parameters
+    ----------
+    log_odds, confidence
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; and the confidence,
+        above 0 and below 1.
+    mu
+        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+    """
+    require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
+    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
+    largest, worlds = max(0.0, float(np.max(log_odds))), int(log_odds.size)
+    warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
+    if mu is None:
+        # The highest order statistic that is at most the quantile of order p = 2^(-1/n) with the confidence, or 0: the
+        # r-th smallest of n is where P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p) reaches the confidence.
+        rank = np.arange(1, worlds + 1)
+        covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
+        low = max(0.0, float(np.sort(log_odds)[covered][-1])) if np.any(covered) else 0.0
+        note = f"{warning} The interval is of the median of the largest of {worlds}, open above without a known law."
+        return EpsilonInterval(largest, low, math.inf, confidence, note)
+    require_mu(mu)
+    tail = (1 - confidence) / 2
+    # the upper end is 1 - (1 - tail)^(1/n), computed as such: it is small
+    ends = (float(ndtri(math.exp(math.log(tail) / worlds))), -float(ndtri(-math.expm1(math.log1p(-tail) / worlds))))
+    low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
+    note = f"{warning} The interval is where the largest of {worlds} falls if the log-odds follow their exact law."
+    return EpsilonInterval(largest, low, high, confidence, note)
+
+
+def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) -> EpsilonInterval:
+    """Return `epsilon_from_measured_advantage` with the Clopper-Pearson interval of the advantage put through Eq. (6).
+
+    Parameters
+    ----------
+    wins, worlds
+        Games that the insider won, and games that were played.
+    delta, confidence
+        Delta of Eq. (6), and the confidence of the interval, both above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> found = advantage_interval(613, 1000, 0.01, 0.95)
+    >>> round(found.low, 2), round(found.epsilon, 2), round(found.high, 2)
+    (1.29, 1.78, 2.28)
+    """
+    ends = clopper_pearson(wins, worlds, confidence)
+    epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
+    note = (
+        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
+        "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
+    )
+    return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

@@ -1,0 +1,170 @@
+"""What was shown of epsilon: three estimates, bounds with a confidence, scores without a law, and a trade-off."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.audits.identifiability import empirical_epsilon as estimates
+from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
+from fl_audit.audits.membership.limits import largest_tpr
+from fl_audit.errors import InputError
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.roc import AreaUnderCurve, TradeoffBand, area_under_curve, tradeoff_band
+from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.verdict import Judgement
+
+
+@dataclass(frozen=True)
+class EmpiricalNumbers:
+    """What the run shows of epsilon."""
+
+    # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
+    # with their intervals; the first is None where the insider cannot work out what it sees.
+    from_sensitivity: EpsilonInterval | None
+    from_belief: EpsilonInterval
+    from_advantage: EpsilonInterval
+    decisive: Judgement  # what the verdict rests on
+    bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no world
+
+    @property
+    def intervals(self) -> dict[str, EpsilonInterval]:
+        """The three estimates by their names in the summary."""
+        counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
+        return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `empirical_epsilon`."""
+        decisive, each = self.decisive, json_of(self.intervals)
+        told = {name: interval.pop("epsilon") for name, interval in each.items()}
+        bounds = {
+            "lower_bound": decisive.epsilon_lower_bound, "confidence": decisive.confidence, "method": decisive.method,
+            "assumption": decisive.assumption, "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level, "violation_level": decisive.level,
+        }  # fmt: skip
+        every = {"intervals": each, "bounds": [bound_json(bound) for bound in self.bounds]}
+        return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
+
+
+def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
+    """Return what a run shows of epsilon; None without a promise or an insider.
+
+    Parameters
+    ----------
+    run, findings
+        A finished run, and what was found before, of which the verdict is read.
+    """
+    promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
+    if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
+        return None
+    confidence, wins, bounds = run.facts.confidence, int(run.tables.worlds["won"].sum()), tuple[LowerBound, ...]()
+    is_exact, is_normal = run.facts.game.law.weighs_exactly, run.has_normal_final_law
+    shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if is_exact else None
+    believed = estimates.belief_interval(run.towards_truth, confidence, promise.mu if is_normal else None)
+    counted = estimates.advantage_interval(wins, run.worlds, promise.delta, confidence)
+    if run.has_both_bits:
+        scores = run.log_odds[run.bits], run.log_odds[~run.bits]
+        law = ScoreLaw.NORMAL_EQUAL_SPREAD if is_normal else ScoreLaw.ANY
+        bounds = all_bounds(*scores, promise.delta, confidence, law)
+    return EmpiricalNumbers(shown, believed, counted, verdict.judgement, bounds)
+
+
+@dataclass(frozen=True)
+class ScoreNumbers:
+    """What the scores show."""
+
+    members: int  # number of worlds in which the record was in
+    nonmembers: int  # number of worlds in which it was not
+    area: AreaUnderCurve  # how well the scores separate them
+    bound: LowerBound  # the epsilon that they prove, without any assumption about their law
+    # Area of every insider's scores, by client, where several attack; empty where one does.
+    of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `scores`."""
+        each = {client: area.area for client, area in self.of_each.items()}
+        told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
+        return {"scores": {"worlds": self.members + self.nonmembers} | asdict(self.area) | told}
+
+
+def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
+    """Return what scores without a law show; None where there are none."""
+    promise, scores = run.facts.guarantee, run.insider_scores
+    if promise is None or scores is None or not run.has_both_bits:
+        return None
+    members, others = scores[run.bits], scores[~run.bits]
+    confidence = run.facts.confidence
+    area, each = area_under_curve(members, others, confidence), _of_each(run)
+    bound = epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return ScoreNumbers(len(members), len(others), area, bound, each)
+
+
+def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
+    if (table := run.tables.insiders) is None:
+        return {}
+    by_client = table.pivot(index="world", columns="insider", values="score").loc[run.tables.worlds["world"]]
+    scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
+    return {
+        client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
+        for client, found in scores.items()
+    }
+
+
+FEWEST = 20  # a curve of fewer worlds of either kind has steps too large to say anything
+_AT = 0.1  # share of false alarms at which numbers are told
+
+
+@dataclass(frozen=True)
+class TradeoffNumbers:
+    """The trade-off at one share of false alarms."""
+
+    false_alarms: float  # share of the worlds with D' that is taken for D
+    found: float  # share of the worlds with D that is found at it
+    low: float  # lower end of its interval
+    high: float  # upper end
+    allowed: float  # the largest share that the promise allows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `tradeoff`."""
+        return {"tradeoff": json_of(self)}
+
+
+def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
+    """Return the trade-off at one share of false alarms; None without a promise or an insider, or of few worlds."""
+    promise = run.facts.guarantee
+    if promise is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
+        return None
+    try:
+        allowed = float(largest_tpr(promise.claim.profile, _AT))
+    except InputError:  # so little noise that no grid holds the losses
+        return None
+    curve = curve_of(run, np.array([_AT]))
+    return TradeoffNumbers(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+
+
+def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
+    """Return the trade-off of a run with its band at some shares of false alarms, each of shape (points,).
+
+    Parameters
+    ----------
+    run, alarms
+        A finished run with an insider, and shares of false alarms from 0 to 1, shape (points,).
+    """
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
+
+
+def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of the share of worlds with D that is found at a share of false alarms.
+
+    Parameters
+    ----------
+    run, alarms, confidence
+        A finished run with an insider, a share of false alarms from 0 to 1, and the confidence, above 0 and below 1.
+    """
+    band = tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], np.array([alarms]), confidence)
+    return float(band.low[0]), float(band.high[0])

@@ -1,0 +1,142 @@
+"""The audited pair: what beliefs say of it beyond counting, and how much a crafted record changes of what one may."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fl_audit.arrays import finite
+from fl_audit.audits.identifiability import expected
+from fl_audit.audits.identifiability.advantage import AdvantageEstimate, MeanInterval
+from fl_audit.audits.identifiability.calibration import Calibration, calibration
+from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+
+CURVE_POINTS = 9
+FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """delta(epsilon) of the pair at one epsilon, from beliefs and by counting, each with its interval."""
+
+    epsilon: float
+    delta: float
+    low: float
+    high: float
+    counted: float
+    counted_low: float
+    counted_high: float
+
+
+@dataclass(frozen=True)
+class PairNumbers:
+    """What the beliefs say of the pair."""
+
+    advantage: MeanInterval  # the insider's expected advantage
+    counted: AdvantageEstimate  # the advantage that was counted, beside it
+    epsilon: expected.PairInterval | None  # of the pair at the promised delta; None where one kind of world is missing
+    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few worlds
+    calibration: Calibration  # whether the beliefs agree with what was true
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pair`."""
+        found, beliefs = self.advantage, json_of(self.calibration)
+        beliefs.pop("confidence")
+        error = finite(found.standard_error)
+        told = {"advantage": _interval_json(found.mean, found), "advantage_standard_error": error}
+        told |= {"epsilon": None if self.epsilon is None else _interval_json(self.epsilon.value, self.epsilon)}
+        return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
+
+
+def _interval_json(value: float, found: MeanInterval | expected.PairInterval) -> dict[str, Any]:
+    numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
+    return numbers | {"confidence": found.confidence}
+
+
+def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
+    """Return what the beliefs say of the pair; None where they are no exact likelihood ratio.
+
+    Parameters
+    ----------
+    run, findings
+        A finished run, and what was found of it before.
+    """
+    promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
+    # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
+    if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
+        return None
+    prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
+    advantage = expected.advantage_from_beliefs(odds, confidence, prior)
+    epsilon = expected.epsilon_from_beliefs(odds, bits, promise.delta, confidence) if run.has_both_bits else None
+    curve = _curve(run, promise.epsilon) if run.has_both_bits and run.worlds >= FEWEST_WORLDS else ()
+    return PairNumbers(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
+
+
+def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the interval of the insider's expected advantage.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run whose beliefs are exact, and the confidence, above 0 and below 1.
+    """
+    found = expected.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
+    return found.low, found.high
+
+
+def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the interval of the epsilon of the pair at the promised delta.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run with a promise and both kinds of worlds, whose beliefs are exact; and the confidence, above 0 and
+        below 1.
+    """
+    assert run.facts.guarantee is not None, "only a promise names a delta"
+    found = expected.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
+    return found.low, found.high
+
+
+def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
+    """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
+    odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
+    seen = float(np.quantile(np.abs(odds), 0.9))
+    for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS).tolist():
+        told = expected.delta_from_beliefs(odds, bits, epsilon, confidence)
+        counted = expected.counted_delta(odds, bits, epsilon, confidence)
+        points.append(CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high))
+    return tuple(points)
+
+
+@dataclass(frozen=True)
+class CraftedNumbers:
+    """What the crafted record came to."""
+
+    initial: CraftedMeasures  # at the initial weights
+    first: float | None  # local sensitivity over the global one, mean over worlds, in round 1; None where unmeasured
+    mean: float | None  # the same over all rounds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `crafted`."""
+        initial = self.initial
+        return {"crafted": {
+            "label": initial.label, "clipped_gradient_norm": initial.length,
+            "shortest_clipped_gradient_norm": initial.shortest, "cosine_to_others": initial.cosine,
+            "initial_sensitivity": initial.sensitivity, "weights_looked_at": initial.models,
+            "first_round_sensitivity": self.first, "mean_sensitivity": self.mean,
+        }}  # fmt: skip
+
+
+def measure_crafted(run: FinishedRun, _: Findings) -> CraftedNumbers | None:
+    """Return what the crafted record came to; None where none was crafted."""
+    facts = run.facts
+    if facts.crafted is None:
+        return None
+    if not run.has_insider or not facts.game.law.weighs_exactly:
+        return CraftedNumbers(facts.crafted, None, None)
+    share = run.by_world("local_sensitivity") / facts.global_sensitivity
+    return CraftedNumbers(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

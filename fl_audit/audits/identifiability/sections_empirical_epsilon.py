@@ -1,0 +1,244 @@
+"""The epsilon that a run shows: estimates, bounds, scores, the trade-off, and what canaries of one training certify."""
+
+import math
+from functools import partial
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fl_audit.arrays import finite
+from fl_audit.audits.canaries.findings_one_run import OneRunNumbers, certified_at, measure_one_run
+from fl_audit.audits.common.sections_promise import at_delta
+from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
+from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
+from fl_audit.audits.membership.limits import largest_tpr
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
+from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
+from fl_audit.rounding import interval_text, side_of
+from fl_audit.statistics.lower_bounds import LowerBound
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
+from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.words_of_tests import title_of
+
+
+def _method(decisive: Judgement, words: UnitWords) -> str:
+    """Return the name of the method in words, where it is that of a test."""
+    is_test = decisive.method in set(TestName)
+    return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
+
+
+def _detectable(contents: RunContents) -> str:
+    """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
+    decisive = verdict_of(contents).judged
+    level = f"level {number_text(decisive.level_of_limit)}"
+    if not math.isfinite(decisive.limit_of_detection):
+        nothing = f"where the {contents.words.one} is hidden nothing could have been found at {level}"
+        return f"{nothing}, since D and D' hardly differed"
+    found = number_text(decisive.limit_of_detection, 3)
+    return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
+
+
+def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row]:
+    promise, decisive = contents.promise, numbers.decisive
+    delta, level = at_delta(promise.delta), decisive.level
+    by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
+    # `rho_alpha` turned round: held against the promise it would refute noise that is calibrated exactly.
+    advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
+
+    def wide(confidence: float) -> tuple[float, float]:
+        return epsilon_lower_bound_from_noise(contents.run.measured, confidence, promise.claim), math.inf
+
+    rows = [
+        Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),
+            f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=promise.epsilon,
+            is_bound=True, wide=wide, level=TestName.NOISE_ALONG_RECORD.level, on_page=True),
+        Row("The same at the level of the verdict (nats)", finite(decisive.epsilon_lower_bound_at_level),
+            f"holds at {percent(1 - level)} confidence, likewise", limit=promise.epsilon, is_bound=True, wide=wide,
+            level=TestName.NOISE_ALONG_RECORD.level),
+        Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
+        Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
+        _estimate("From the largest belief (nats)", numbers.from_belief,
+                  f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}"),
+        _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
+    ]  # fmt: skip
+    if (found := numbers.from_sensitivity) is not None:
+        method = f"section 5.3 (i): sensitivities over the noise that the law names{delta}, by {promise.accountant}"
+        rows.append(_estimate("From sensitivities (nats)", found, f"{method}; tests the bookkeeping"))
+    return rows
+
+
+def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
+    """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
+    how, low, high = basis + "; ends over the worlds" * (found.confidence == 1), found.low, found.high
+    if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
+        low = high = found.epsilon
+    return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
+
+
+def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:
+    if not numbers.bounds:
+        return []
+    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
+               "Could be shown up to (nats)", "Assumption")  # fmt: skip
+    rows = tuple(
+        (str(bound.method), finite(bound.epsilon),
+         f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
+         *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
+        for bound in numbers.bounds
+    )  # fmt: skip
+    return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
+
+
+def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
+    """Return from where a breach would be found, and up to where one could be shown: a method has one of the two."""
+    limit = finite(bound.limit_of_detection)
+    return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
+
+
+EMPIRICAL_EPSILON = Section(
+    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalNumbers, evidence.measure_empirical,
+    keys=("empirical_epsilon",), rows=_rows, tables=_tables,
+)  # fmt: skip
+
+
+_NO_RATIO = (
+    "The score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
+)
+
+
+def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
+    area = numbers.area
+    ends = interval_text(area.low, area.high, is_share=True)
+    return (
+        "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
+        "only averages of models that every participant had protected by itself, so it cannot say how sure it is; it "
+        "can only give each trial a score. Of a trial with the record and one without, the former had the higher score "
+        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({ends} "
+        f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
+    )
+
+
+def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[Row]:
+    area, bound, promise = numbers.area, numbers.bound, contents.promise
+    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
+    return [
+        Row("Worlds with the record", numbers.members, "counted"),
+        Row("Worlds without the record", numbers.nonmembers, "counted"),
+        Row("AUC of the scores", area.area, how, area.low, area.high, area.confidence, on_page=True),
+        *(
+            Row(f"AUC of the scores of client {client}", one.area, "likewise", one.low, one.high, one.confidence)
+            for client, one in numbers.of_each.items()
+        ),
+        Row("Lower bound from the scores (nats)", finite(bound.epsilon),
+            f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(promise.delta)}; "
+            f"{bound.assumption} {_NO_RATIO}", limit=promise.epsilon, is_bound=True, level=TestName.SCORES.level,
+            wide=lambda _: (verdict_of(contents).judged.epsilon_lower_bound_at_level, math.inf), on_page=True),
+        Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
+            f"{bound.method}; {bound.limit_meaning}"),
+    ]  # fmt: skip
+
+
+SCORES = Section(
+    "scores", "Scores of the insider", evidence.ScoreNumbers, evidence.measure_scores, keys=("scores",), on_page=True,
+    sentence=_scores_sentence, rows=_scores_rows,
+)  # fmt: skip
+
+
+_SMALLEST_RATE = 1e-3
+_BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
+
+
+def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunContents) -> None:
+    axes = figure.add_subplot()
+    promise, style, run = contents.promise, BIT_STYLES[1], contents.run
+    smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
+    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60))
+    draw_band(
+        axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
+        edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",
+    )  # fmt: skip
+    axes.plot(curve.alarms, np.maximum(curve.found, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
+              label="the insider, measured")  # fmt: skip
+    rates = np.geomspace(_SMALLEST_RATE, 1, 60)
+    allowed = largest_tpr(promise.claim.profile, rates)
+    axes.plot(rates, allowed, label="most that is promised", **LIMIT)
+    axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="//", linewidth=0)
+    axes.plot(rates, rates, ":", color=MUTED, linewidth=1.4, label="coin-flipping")
+    axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
+    finish_axes(axes, "What the insider finds, at how many false alarms", "False alarms: share of D' taken for D",
+                "Share of D found")  # fmt: skip
+
+
+def _tradeoff_caption(numbers: evidence.TradeoffNumbers, contents: RunContents) -> str:
+    _, row = _tradeoff_rows(numbers, contents)
+    shown = row.shown
+    return (
+        f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
+        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.aside}. A kept promise lets nobody into "
+        "the hatched region, but by chance."
+    )
+
+
+def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> list[Row]:
+    where = f"at {percent(numbers.false_alarms)} false alarms"
+    method = f"worlds with D above the threshold {where}, counted; {_BAND}"
+    return [
+        Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
+        Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
+            numbers.allowed, is_share=True, largest=1.0, on_page=True,
+            wide=partial(evidence.found_at, contents.run, numbers.false_alarms)),
+    ]  # fmt: skip
+
+
+TRADEOFF = Section(
+    "tradeoff", "The insider's trade-off", evidence.TradeoffNumbers, evidence.measure_tradeoff, keys=("tradeoff",),
+    trusts=True, rows=_tradeoff_rows,
+    picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
+)  # fmt: skip
+
+
+def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
+    found = numbers.finding
+    text = (
+        f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
+        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
+        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
+        f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
+        f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
+    )
+    if not numbers.tells_too_little:
+        return text
+    return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
+
+
+def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
+    found, law = numbers.finding, contents.facts.game.law
+    what = "step" if isinstance(law.contribution, PrivateTraining) else "round"
+    how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
+    delta = at_delta(found.delta)
+    rows = [
+        Row("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
+        Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
+        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, is_bound=True, on_page=True,
+            wide=lambda confidence: (certified_at(contents.run, confidence).mu_lower, math.inf)),
+        Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),
+        Row("Epsilon of the training, at least (nats)", finite(found.epsilon_lower),
+            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), is_bound=True,
+            wide=lambda confidence: (certified_at(contents.run, confidence).epsilon_lower, math.inf), on_page=True),
+    ]  # fmt: skip
+    if numbers.epsilon_told is not None:
+        rows.append(Row("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))
+    if numbers.worlds > 1:
+        rows.append(Row("Trainings whose bound holds", numbers.held, f"of {numbers.worlds:,}"))
+    return rows
+
+
+ONE_RUN = Section(
+    "one-run", "One training as its own audit", OneRunNumbers, measure_one_run, keys=("one_run",), on_page=True,
+    sentence=_one_run_sentence, rows=_one_run_rows,
+)  # fmt: skip

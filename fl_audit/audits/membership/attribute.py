@@ -1,0 +1,167 @@
+"""Attribute inference (Yeom et al. 2018): of a record's possible values, with which does the model fit it best?
+
+The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
+the loss of the record with every possible value in turn. That a model does better on its members than on others is what
+leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
+guessed right, of members and of others. Arrays whose shapes do not fit, and numbers out of their range, raise
+`InputError`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.errors import require
+from fl_audit.federation.membership import Membership
+
+LossLaw = Callable[[Floats], Floats]
+"""Logarithm of the density of a member's loss at each loss, of the same shape; a constant may be left out."""
+
+_LEAST_SAMPLES = 2
+_MOST_KERNELS, _MOST_PLACES = 1000, 2000
+"""Of larger samples so many evenly spaced quantiles stand for all, and more losses are looked up in a table of so many
+places, between which the logarithm of the density is a straight line. Against all kernels it is off by less than 0.05
+where 99 % of members' losses lie."""
+
+
+@dataclass(frozen=True)
+class AttributeGuesses:
+    """What the attacker says of every record in every world."""
+
+    values: Integers  # the guessed value of the attribute, from 0, shape (worlds, targets)
+    right: Flags  # whether it is the true one, shape (worlds, targets)
+
+    def advantage(self, membership: Membership) -> Floats:
+        """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).
+
+        A world without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
+        """
+        shape = (membership.worlds, membership.targets)
+        require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
+        inside, outside = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
+        hits = (self.right & membership.is_in).sum(axis=1), (self.right & ~membership.is_in).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(hits[0] / inside - hits[1] / outside, dtype=np.float64)
+
+
+def attribute_guesses(
+    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, law: LossLaw | None = None
+) -> AttributeGuesses:
+    """Guess the attribute of every record in every world.
+
+    With the law: argmax of prior x density of the loss. Without: the value of the least loss among those with a
+    positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
+
+    Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
+    inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+
+    Raises `InputError` if shapes do not fit, a loss is not finite, or the prior is no distribution.
+
+    Parameters
+    ----------
+    losses, truth
+        Loss of each record with each possible value in its place, finite, shape (worlds, targets, values); the true
+        values, from 0, shape (targets,).
+    prior, law
+        Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
+        it follows from what is known of the record. The law of a member's loss, None if the attacker does not know it.
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")
+    require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
+    log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
+    if law is None:  # the value of the least loss, and the likelier one where losses are equal
+        possible = np.where(np.isfinite(log_prior), values, np.inf)
+        least = possible == possible.min(axis=-1, keepdims=True)
+        guessed = np.argmax(np.where(least, log_prior, -np.inf), axis=-1)
+    else:  # the value of the largest posterior probability
+        density = np.asarray(law(values), dtype=np.float64)
+        fits = density.shape == values.shape and not bool(np.isnan(density).any())
+        found = f"the law of losses returned shape {density.shape} or NaN"
+        require(fits, f"{found}: accepted are numbers of {values.shape}")
+        guessed = np.argmax(density + log_prior, axis=-1)
+    return AttributeGuesses(guessed.astype(np.int64), np.asarray(guessed == true, dtype=np.bool_))
+
+
+def attribute_guesses_with_shadows(
+    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: Membership
+) -> AttributeGuesses:
+    """Guess the attribute by the law of losses that members have in other worlds.
+
+    Parameters
+    ----------
+    losses, truth, prior
+        As for `attribute_guesses`.
+    membership
+        Who was in. Worlds of even number are attacked by the law of members' losses in the odd ones, and the other way
+        round: of a world's own coins and losses its attacker knows nothing.
+    """
+    values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
+    shape = (membership.worlds, membership.targets)
+    require(values.shape[:2] == shape, f"losses have shape {values.shape}: accepted is {shape} and the values")
+    _true_values(true, values.shape[1:])
+    own = np.take_along_axis(values, true[np.newaxis, :, np.newaxis], axis=2)[..., 0]
+    guessed, right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)
+    for part in (0, 1):
+        law = sampled_law(own[1 - part :: 2][membership.is_in[1 - part :: 2]])
+        found = attribute_guesses(values[part::2], true, prior, law)
+        guessed[part::2], right[part::2] = found.values, found.right
+    return AttributeGuesses(guessed, right)
+
+
+def sampled_law(member_losses: ArrayLike) -> LossLaw:
+    """Return the law of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
+
+    On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the
+    density is that of the nearest kernel's tail: a logarithm, never -infinity.
+
+    Parameters
+    ----------
+    member_losses
+        Losses of members of shadow worlds, at least 0, 2 different ones or more.
+    """
+    from scipy.stats import gaussian_kde
+
+    sample = np.asarray(member_losses, dtype=np.float64).ravel()
+    usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
+    require(usable and bool(np.ptp(sample) > 0), "member losses are too few, equal, negative or not finite")
+    offset, count = float(sample.mean()) / 1000, sample.size
+    if count > _MOST_KERNELS:
+        sample = np.quantile(sample, np.linspace(0, 1, _MOST_KERNELS))
+    # Silverman's rule for all of the sample, whatever stands for it.
+    kernels = gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
+
+    def log_density(losses: Floats) -> Floats:
+        places = np.log(np.maximum(losses, 0.0) + offset)
+        if places.size <= _MOST_PLACES:
+            density = kernels.logpdf(places.ravel())
+        else:
+            asked = np.linspace(places.min(), places.max(), _MOST_PLACES)
+            density = np.interp(places.ravel(), asked, kernels.logpdf(asked))
+        return np.asarray(density.reshape(places.shape) - places, dtype=np.float64)
+
+    return log_density
+
+
+def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Return log probabilities (targets, values), or refuse them."""
+    weights = np.asarray(prior, dtype=np.float64)
+    accepted = f"{shape[1:]} or {shape}"
+    require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
+    is_law = bool((weights >= 0).all() and np.allclose(weights.sum(axis=-1), 1.0))
+    require(is_law, "the prior is no distribution: accepted are numbers from 0 with a sum of 1")
+    with np.errstate(divide="ignore"):
+        return np.broadcast_to(np.log(weights), shape)
+
+
+def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
+    """Return the true values (targets,), or refuse them."""
+    true = np.asarray(truth)
+    fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
+    require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")
+    in_range = bool((true >= 0).all() and (true < shape[1]).all())
+    require(in_range, f"true values lie outside 0 to {shape[1] - 1}, the values that losses are given for")
+    return np.asarray(true, dtype=np.int64)

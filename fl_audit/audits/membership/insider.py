@@ -1,0 +1,302 @@
+"""What the insider of the membership game can tell of every target: exact log-odds, of all targets at once.
+
+For each target there is an insider of its own, who knows all records, who of the other targets is in, and who of them
+takes part in which round. It subtracts what the others add to a release, and what is left is x = n + b s g: the noise n
+of law N(0, sigma^2 I), the target's clipped gradient g, its coin b and whether it takes part, s. Nothing but <x, g>
+matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders of a world in one
+pass over the records.
+
+Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
+models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
+shapes do not fit, and numbers out of their range, raise `InputError`.
+
+On the wire, too, each target has an insider of its own, and one client plays all of them: it is told all coins and who
+takes part, works out the noise of the release, and uses of a target's own coin only what its insider sees anyway, the
+release.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.membership.loss import ascent
+from fl_audit.errors import InputError, require
+from fl_audit.federation.contributing import Moment, contributed
+from fl_audit.federation.game import Game
+from fl_audit.federation.hypotheses import WhitenedStep, whitened_steps
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.seen import SeenRound
+from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.sampling import Portion
+from fl_audit.learning.stacked import GRADIENT_BUDGET
+from fl_audit.mechanisms.weighing import mixed_log_odds
+from fl_audit.privacy.events import require_sampling_rate
+
+
+def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
+    """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (worlds, targets).
+
+    Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
+    """
+    return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
+
+
+def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
+    """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (worlds, targets).
+
+    Given all rounds before it is N(0, 1) if the noise has the claimed law, whoever takes part: h follows from them. It
+    is NaN where h is 0, which has no direction.
+    """
+    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
+    return np.asarray(ratio / _checked_sigma(sigma, len(along)), dtype=np.float64)
+
+
+def increments(
+    products: ArrayLike,
+    norms: ArrayLike,
+    clipping_norm: float | None,
+    sigma: ArrayLike,
+    is_in: Flags,
+    takes_part: Flags | None = None,
+    sampling_rate: float = 1.0,
+    sees_participation: bool = False,
+) -> Floats:
+    """Return what one round adds to the log-odds of "in" against "out" for every target, float64 (worlds, targets).
+
+    Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
+    takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
+    A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
+
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
+    `fl_audit.mechanisms.weighing`.
+
+    Parameters
+    ----------
+    products, norms
+        <n, h> and ||h||, n the noise of the world's release (the release less the true sum of clipped gradients) and h
+        the target's gradient before clipping; finite, (worlds, targets). See `fl_audit.learning.record_gradients`.
+    clipping_norm, sigma
+        C, positive, or None for no clipping; noise standard deviation of each world, positive, shape (worlds,). Without
+        noise the insider is certain as soon as a target takes part, and there are no finite log-odds: 0 is refused.
+    is_in, takes_part
+        Which targets are in, and which take part in the round if they are in, bool (worlds, targets); None is all of
+        them. Coins of targets that are out count: under seen participation the insider is shown them too.
+    sampling_rate, sees_participation
+        q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
+        which do. At 1 there is no secret: a target that does not take part, say because its client is not in a public
+        cohort, is known not to.
+    """
+    shape = np.shape(products)
+    require_sampling_rate(sampling_rate)
+    is_told = takes_part is not None or sampling_rate == 1
+    require(is_told, f"sampling rate is {sampling_rate} and nothing says who takes part: accepted is bool {shape}")
+    part = _checked_flags(np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape)
+    in_sum = _checked_flags(is_in, "is_in", shape) & part
+    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
+    scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
+    factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
+    # Those of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
+    log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
+    if sampling_rate < 1 and not sees_participation:
+        return np.asarray(mixed_log_odds(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
+    return np.where(part, log_odds, 0.0)
+
+
+def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
+    bound = math.inf if clipping_norm is None else clipping_norm
+    require(bound > 0, f"clipping norm is {clipping_norm}: accepted are positive numbers, or None for no clipping")
+    require(bool((lengths >= 0).all()), f"norms go down to {lengths.min(initial=0.0)}: accepted are numbers from 0")
+    return np.minimum(lengths, bound)
+
+
+def _checked(values: ArrayLike, name: str) -> Floats:
+    """Return numbers of all worlds and targets as float64, or refuse them."""
+    found = np.asarray(values, dtype=np.float64)
+    require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (worlds, targets)")
+    require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
+    return found
+
+
+def _checked_sigma(sigma: ArrayLike, worlds: int) -> Floats:
+    """Return the noise of each world as a column, or refuse it."""
+    scale = np.asarray(sigma, dtype=np.float64)
+    require(scale.shape == (worlds,), f"sigma has shape {scale.shape}: accepted is ({worlds},), one for each world")
+    positive = np.isfinite(scale) & (scale > 0)
+    if not positive.all():
+        world = int(np.argmin(positive))
+        raise InputError(f"sigma is {scale[world]} in world {world}: accepted are positive numbers")
+    return scale[:, np.newaxis]
+
+
+def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
+    found = np.asarray(flags)
+    accepted = found.dtype == np.bool_ and found.shape == shape
+    require(accepted, f"{name} is {found.dtype} of shape {found.shape}: accepted is bool {shape}, as the products")
+    return found
+
+
+class TargetsObserved(NamedTuple):
+    """What a round tells about every target."""
+
+    increments: Floats  # added to the log-odds of "in" against "out", float64 (worlds, targets)
+    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
+    # targets).
+    signal: Floats
+    # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
+    # float64 (worlds, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
+    # insider. In the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
+    noise: Floats
+
+
+def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) -> TargetsObserved:
+    """Weigh what was seen of a round for every target.
+
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
+    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
+
+    Parameters
+    ----------
+    game, membership
+        The game, and which targets are in; None in the game of reconstruction, where exactly one is, and nobody tells
+        the insider which. There every candidate is weighed against there being none, which differs from its
+        log-likelihood by what is the same for all.
+    seen
+        What clients saw; where rounds are sampled, with everybody's participation.
+    """
+    public, worlds = game.public, len(seen.start)
+    membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
+    law, sees = public.law, public.standpoint.sees_participation
+    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.side.norms_array)
+    steps = whitened_steps(game, seen)
+    clip = None  # what is added up from formed contributions is clipped already
+    match game.unit:
+        case Unit.RECORD if len(steps) == 1:
+            rest, asked = _noise_of_records(game, seen, steps[0], membership), game.differing
+            found = record_gradients(game.model, steps[0].start, asked.features, asked.labels, rest)
+            products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
+            of_sum = products, norms
+        case Unit.RECORD:
+            of_sum = products, norms = _of_records_over_rounds(game, seen, steps, membership)
+        case Unit.CLIENT:
+            (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
+        case _:
+            assert_never(game.unit)
+    part = _taking_part(game, seen, seen.number, worlds) if len(steps) == 1 else None
+    takes_part = None if part is None else part[:, game.targets]
+    added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
+    longest = _signal_to_noise(norms, clip, sigma)
+    signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
+    noise = _noise_along(*of_sum, sigma)
+    if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
+        noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
+    return TargetsObserved(added, signal, noise)
+
+
+def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
+    """Return which units take part in a round, if they are in, (worlds, units); None is all of them."""
+    members, shown = game.public.cohort(number), seen.side.taking_part
+    if members is not None:
+        return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
+    return None if shown is None else shown.bool().cpu().numpy()
+
+
+def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
+    """Return which units are in a round's sum, (worlds, units)."""
+    held = np.ones((membership.worlds, game.units), dtype=np.bool_)
+    held[:, game.targets] = membership.is_in
+    return held if part is None else held & part
+
+
+def _noise_of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> Tensor:
+    """Return a round's release less all gradients that are in it, float64 (worlds, parameters)."""
+    everything, norm = game.training, game.public.law.clipping_norm
+    part = _taking_part(game, seen, step.number, membership.worlds)
+    held = torch.from_numpy(_in_sum(game, membership, part)).to(step.start.device)
+    total = game.model.clipped_sum(step.start, everything.features, everything.labels, norm, None, held)
+    noise = step.release.double() - total.double()
+    return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
+
+
+def _of_records_over_rounds(
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership
+) -> tuple[Floats, Floats]:
+    """Return the products with the noise, and the norms, of what several rounds hold of a target, each clipped."""
+    noise = sum((step.factor * _noise_of_records(game, seen, step, membership) for step in steps), torch.zeros(()))
+    shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
+    products, norms = np.empty(shape), np.empty(shape)
+    together = max(1, GRADIENT_BUDGET // steps[0].start.numel())
+    for first in range(0, shape[1], together):
+        some, whole = slice(first, first + together), torch.zeros(())
+        for step in steps:
+            portion = Portion(differing.features[some], differing.labels[some])
+            one = game.model.example_gradients(step.start, portion).double()
+            whole = whole + step.factor * one * (norm / one.norm(dim=2, keepdim=True)).clamp(max=1)
+        products[:, some] = _array(torch.bmm(whole, noise.unsqueeze(2)).squeeze(2))
+        norms[:, some] = _array(whole.norm(dim=2))
+    return products, norms
+
+
+def _of_clients(
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return the products of the target clients' clipped updates with the noise, and their norms.
+
+    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
+    stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
+    """
+    law, side = game.public.law, seen.side
+    unit = torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
+    noise: Tensor | float = 0.0
+    updates: dict[int, Tensor] = {}
+    for step in steps:
+        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, side.norms)
+        held = _in_sum(game, membership, part)
+        noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
+        for client in range(game.units):
+            is_target = client in game.targets and (part is None or bool(part[:, client].any()))
+            if not held[:, client].any() and not is_target:
+                continue
+            one = contributed(game, client, game.shard(client), step.start, moment)
+            added = step.factor * _with_bit(one.total, one.centred_bits if law.is_adaptive else None, unit)
+            noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
+            if is_target:
+                updates[client] = updates.get(client, 0.0) + added
+    assert isinstance(noise, Tensor), "a round is weighed"
+    nothing = torch.zeros_like(noise)
+    of_targets = [updates.get(int(client), nothing) for client in game.targets]
+    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+    along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
+    norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
+    return (_array(along[0]), _array(norms[0])), (_array(along[1]), _array(norms[1]))
+
+
+def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
+    """Return sums in float64, with one coordinate more where a bit goes with them."""
+    if bits is None:
+        return total.double()
+    return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
+
+
+def pushed_up(game: Game, models: Tensor) -> Tensor:
+    """Return what a malicious insider adds to its contribution of a round, float32 (worlds, parameters).
+
+    Parameters
+    ----------
+    game, models
+        What every party knows, and the models at the start of the round, float32 (worlds, parameters).
+    """
+    asked, rate, norm = game.differing, game.public.ascent, game.public.law.clipping_norm
+    return ascent(game.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
+
+
+def _array(values: Tensor) -> Floats:
+    return np.asarray(values.double().cpu().numpy(), dtype=np.float64)

@@ -1,0 +1,111 @@
+"""The likelihood ratio attack (LiRA) of Carlini et al. 2022: is this confidence rather that of a member?
+
+Every world is attacked with all others (or with named ones) as its shadow worlds. What is compared is the confidence in
+a record's label on the scale of log-odds (`scaled_confidence`), which is near normal over models.
+"""
+
+from enum import StrEnum
+from typing import assert_never
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.errors import require
+from fl_audit.federation.membership import Membership
+
+_LEAST_VARIANCE = 1e-30
+
+
+class LiraForm(StrEnum):
+    """What the attacker has of a target. ONLINE: shadow worlds that used it and others. OFFLINE: only others."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+class LiraSpread(StrEnum):
+    """How spread over models is estimated. EACH: for each target and query. SHARED: for all, where worlds are few."""
+
+    EACH = "each"
+    SHARED = "shared"
+
+
+def lira_scores(
+    confidences: Floats,
+    membership: Membership,
+    form: LiraForm = LiraForm.ONLINE,
+    spread: LiraSpread = LiraSpread.EACH,
+    shadows: Flags | None = None,
+) -> Floats:
+    """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (worlds, targets).
+
+    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
+    differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
+    shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
+    members' values, differences between records included, for both.
+
+    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow worlds on
+    a side that is used (with a shared spread: fewer than 1, or no two of any target).
+
+    Parameters
+    ----------
+    confidences
+        phi of every target under every world's model, finite, shape (worlds, targets), or (worlds, targets, queries)
+        where each target is asked about in several ways (augmentations).
+    membership, shadows
+        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as shadows,
+        bool (worlds,); all others but the attacked one if None.
+    form
+        ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
+        strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
+        deviations. Either is averaged over queries, as if they were independent.
+    spread
+        SHARED: the variance about each target's own mean, pooled over targets; one for in, one for out, and one for
+        each query.
+
+    Examples
+    --------
+    >>> bits = np.array([[True], [True], [True], [False], [False], [False]])
+    >>> phi = np.array([[2.0], [3.0], [2.5], [0.0], [1.0], [0.5]])
+    >>> lira_scores(phi, Membership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
+    [2.7, 14.7, 11.8, -14.7, -2.7, -11.8]
+    """
+    values = _as_queries(confidences, membership, "confidences")
+    flags = _shadow_flags(membership, shadows)
+    out = _group(values, ~membership.is_in, flags, "out", spread)
+    if LiraForm(form) is LiraForm.OFFLINE:
+        away = (values - out.mean) / np.sqrt(_variance(out, spread))
+        return np.asarray(away.mean(axis=-1), dtype=np.float64)
+    inside = _group(values, membership.is_in, flags, "in", spread)
+    ratio = _log_density(values, inside, spread) - _log_density(values, out, spread)
+    return np.asarray(ratio.mean(axis=-1), dtype=np.float64)
+
+
+def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
+    """Return the shadow worlds of one side, or refuse where they are too few."""
+    group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
+    if LiraSpread(spread) is LiraSpread.SHARED:
+        fewest = int((group.count - 1).sum(axis=1).min())
+        require(fewest > 0, f"no target is {name} in 2 shadow worlds: accepted is at least one; play more worlds")
+    return group
+
+
+def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
+    """Return the variance that a world's attacker assumes, shape (worlds, targets or 1, queries), above 0."""
+    match LiraSpread(spread):
+        case LiraSpread.EACH:
+            variance = group.variance
+        case LiraSpread.SHARED:
+            # One mean was fitted for each target: without the subtraction few shadow worlds would look too alike.
+            free = (group.count - 1).sum(axis=1)
+            variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis, np.newaxis]
+        case _:
+            assert_never(LiraSpread(spread))
+    return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)
+
+
+def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
+    """Return the logarithm of the normal density of the group at the values, but for a constant."""
+    variance = _variance(group, spread)
+    return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

@@ -1,0 +1,116 @@
+"""The robust membership inference attack (RMIA) of Zarifzadeh, Liu & Shokri 2024.
+
+Has the attacked model become surer of x than models commonly are, and more so than of other records of the population?
+The score is the share of population records z that x outdoes: P(model | x) / P(model | z) >= gamma, where each
+probability is, by Bayes' rule, the model's confidence in the record over that of reference models.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.errors import require, require_number
+from fl_audit.federation.membership import Membership
+
+
+class RmiaForm(StrEnum):
+    """Which reference models there are of a target. ONLINE: worlds that used it and others. OFFLINE: only others."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True)
+class RmiaRule:
+    """What is chosen before the attack."""
+
+    form: RmiaForm = RmiaForm.OFFLINE  # which reference models there are
+    gamma: float = 1.0  # how far x must outdo z, above 0; the paper takes 1 or 2
+    # The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of a
+    # p_out + 1 - a in it. 1 leaves p_out as it is.
+    slope: float = 0.3
+
+    def __post_init__(self) -> None:
+        require_number("gamma is", self.gamma, "numbers above 0")
+        require_number("slope is", self.slope, "numbers from 0 to 1")
+
+
+def rmia_scores(
+    log_probabilities: Floats,
+    population: Floats,
+    membership: Membership,
+    rule: RmiaRule | None = None,
+    shadows: Flags | None = None,
+) -> Floats:
+    """Return the share of population records that each target outdoes, from 0 to 1, shape (worlds, targets).
+
+    Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
+    appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
+    ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
+    reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
+    a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
+
+    Raises `InputError` if shapes do not fit, a log-probability is not finite or above 0, or a target has no reference
+    world on a side that is used.
+
+    Parameters
+    ----------
+    log_probabilities, population
+        log p_y of every target under every world's model, at most 0 and finite, shape (worlds, targets); and of records
+        that no world was trained on, shape (worlds, records), one record at least.
+    membership, shadows
+        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as reference
+        models, bool (worlds,); all others but the attacked one if None.
+    rule
+        Form, gamma and a; `RmiaRule()` if None.
+
+    Examples
+    --------
+    >>> bits = np.array([[True], [False], [False]])
+    >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
+    >>> rmia_scores(own, others, Membership(bits), RmiaRule(slope=1.0)).ravel().tolist()
+    [1.0, 0.0, 1.0]
+    """
+    rule = rule or RmiaRule()
+    targets = _checked(_as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
+    records = np.asarray(population, dtype=np.float64)
+    fits = records.ndim == 2 and len(records) == membership.worlds and records.size > 0
+    shape = f"({membership.worlds}, records)"
+    require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
+    records = _checked(records[..., np.newaxis], "log-probabilities of the population")
+    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE
+    # The mean confidence of reference models in each target, and in each record of the population.
+    sure = np.exp(targets)
+    out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
+    reference = _from_out(out, rule)
+    if not is_offline:
+        inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
+        reference = (inside.mean[..., 0] + out.mean[..., 0]) / 2
+    own = targets[..., 0] - _log(reference)
+    out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
+    theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
+    pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
+    outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
+    return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
+
+
+def _log(confidence: Floats) -> Floats:
+    """Return logarithms of confidences, those too small for a number raised to the smallest."""
+    return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
+
+
+def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:
+    """Return the mean confidence over all models from that over models that did not use a record."""
+    return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
+
+
+def _checked(values: Floats, what: str) -> Floats:
+    """Return log-probabilities, or refuse them."""
+    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    highest = float(values.max())
+    require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")
+    require(values.shape[2] == 1, f"{what} have {values.shape[2]} queries: accepted is 1")
+    return values

@@ -1,0 +1,338 @@
+"""What attacks find: of many targets at once, of members by the final model alone, and of an attribute of theirs.
+
+The attacks on many targets stand on one axis, from who sees a finished model alone to who knows all but one coin.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fl_audit.adjacency import Relation, Unit
+from fl_audit.arrays import finite
+from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
+from fl_audit.audits.common.sections_promise import at_delta
+from fl_audit.audits.identifiability.advantage import advantage_ends
+from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.membership import findings_attacks as evidence
+from fl_audit.audits.membership.achieved import Achieved
+from fl_audit.audits.membership.limits import largest_tpr
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.law_words import exact_accountant, noise_text
+from fl_audit.report.style import INK, MUTED, finish_axes
+from fl_audit.report.wording import number_text, percent, plural, uncapital, unit_words
+
+_NAMES = {
+    "loss": "Loss threshold",
+    "shadow": "Shadow models",
+    "white-box": "White box",
+    "white-box-rounds": "White box, 3 releases",
+    "active": "Active insider",
+    "lira": "LiRA",
+    "rmia": "RMIA",
+    evidence.INSIDER: "Insider (exact)",
+}
+_SMALLEST_RATE = 1e-3
+_RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
+_LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
+
+
+def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Row:
+    rates = numbers.achieved[name].rates
+    which, interval = ("one world", "bootstrap") if name != evidence.INSIDER else ("different worlds", "jackknife")
+    how = (
+        f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about "
+        "as sure as stated for it and its rates together; worlds are independent; targets of one world share its model"
+    )
+    return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
+               numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
+               wide=partial(evidence.rate_ends, run, name, "auc"))  # fmt: skip
+
+
+_RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
+
+
+def _rate_row(rate: str, limit: float | None, name: str, found: Achieved, contents: RunContents) -> Row:
+    """Return one rate of an attack beside what is promised of it."""
+    one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    wide = partial(evidence.rate_ends, contents.run, name, rate)
+    return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
+               wide=wide)  # fmt: skip
+
+
+def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
+    words = contents.words
+    worlds, targets = plural(numbers.worlds, "training"), plural(numbers.targets, words.one)
+    text = f"In {worlds} we tossed a coin for each of {targets}, and trained with those that won."
+    if numbers.outsiders:
+        name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
+        several = len(numbers.outsiders) > 1
+        who, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
+        text += (
+            f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
+            f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).aside}, where "
+            f"coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
+        )
+    insider = numbers.achieved.get(evidence.INSIDER)
+    if insider is not None:
+        text += (
+            f" A participant who knows everything but one coin, and sees every update, tells a training with the "
+            f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
+            f"{_auc_row(evidence.INSIDER, numbers, contents.run).aside}{_allowed(numbers.largest_auc)}"
+            f"{_of_one(numbers.largest_auc, words.one)}."
+        )
+    return text
+
+
+def _of_two(limit: float | None, one: str) -> str:
+    return "" if limit is None else f" here, since two {one}s are told apart at once and each counts"
+
+
+def _of_one(limit: float | None, one: str) -> str:
+    return "" if limit is None else f" here, where one {one} alone decides"
+
+
+def _allowed(limit: float | None) -> str:
+    return "" if limit is None else f"; the promise allows at most {percent(limit)}"
+
+
+def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Table]:
+    columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
+    rows = []
+    for name, found in numbers.achieved.items():
+        limits = (numbers.largest_auc_of(name), *numbers.largest_rates)
+        beside = [
+            _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
+        ]
+        rows.append((_NAMES.get(name, name), *beside))
+    if contents.facts.has_promise:
+        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
+        one = contents.words.one
+        told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
+        rows.append(("Nobody, by the promise", *told))
+    title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
+    return [Table(title, columns, tuple(rows))]
+
+
+def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
+    promise, found = contents.facts.guarantee, list[Row]()
+    epsilon = None if promise is None else promise.epsilon
+    for name, one in numbers.achieved.items():
+        said = _NAMES.get(name, name)
+        found.append(_auc_row(name, numbers, contents.run))
+        basis = "not computed: the worlds were shadow models of each other"
+        if one.bound is not None:
+            basis = (
+                f"holds at {percent(one.bound.confidence)} confidence; {one.bound.method}{at_delta(one.bound.delta)}, "
+                f"one target drawn in each world; {one.bound.assumption}"
+            )
+        proved = None if one.bound is None else finite(one.bound.epsilon)
+        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
+                         on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
+        if one.one_run is not None:
+            at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
+            counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in world 0"
+            basis = f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}; {at}"
+            one_run = finite(one.one_run.epsilon)
+            found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon, is_bound=True,
+                             wide=partial(_one_run_end, one.one_run)))  # fmt: skip
+            if one.by_tradeoff is not None:
+                basis, what = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
+                found.append(Row(f"{what}, {said} (nats)", finite(one.by_tradeoff.epsilon), basis, limit=epsilon,
+                                 is_bound=True, wide=partial(_one_run_end, one.by_tradeoff)))  # fmt: skip
+    if numbers.insider_auc is not None:
+        found.append(Row("AUC that the insiders' signals lead to", numbers.insider_auc,
+                         "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
+    return found
+
+
+def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
+    return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
+
+
+def _roc_figure(figure: Figure, numbers: evidence.AttackNumbers, contents: RunContents) -> None:
+    axes = figure.add_subplot()
+    for place, (name, found) in enumerate(numbers.achieved.items()):
+        colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
+        # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
+        shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
+        fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
+        width = 2.6 if name == evidence.INSIDER else 1.8
+        label = f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
+        axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
+        for rate, at in ((1e-3, found.rates.tpr_at_fpr_0001), (1e-2, found.rates.tpr_at_fpr_001)):
+            beside, ends = rate * 1.05 ** (place + 1), [max(at.low, _SMALLEST_RATE), at.high]  # so that none is hidden
+            axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
+    rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
+    axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
+    promise = contents.facts.guarantee
+    if promise is not None:
+        allowed = largest_tpr(promise.claim.profile, rates)
+        axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="///", linewidth=0, alpha=0.5)
+        axes.plot(rates, allowed, linestyle=(0, (8, 2)), color=MUTED, linewidth=1.6, label="most that is promised")
+    axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
+    finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
+
+
+def _caption(_: evidence.AttackNumbers, contents: RunContents) -> str:
+    hatched = "Nothing was promised, so no region is closed to anybody"
+    if contents.facts.has_promise:
+        hatched = "A kept promise lets nobody into the hatched region, but by chance"
+    return (
+        f"Share of members found over share of others called members. What counts is how many are found for sure, at "
+        f"the left. {hatched}: the bars are bootstrap intervals."
+    )
+
+
+ATTACKS = Section(
+    "attacks", "Membership attacks", evidence.AttackNumbers, evidence.measure_attacks, keys=("attacks",), on_page=True,
+    sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption),
+)  # fmt: skip
+
+
+def _scope_of(facts: RunFacts) -> str:
+    """Return whom the bounds cover, in words."""
+    if not facts.has_promise:
+        of_training = "" if facts.game.randomiser is None else " of the training"
+        return f"Nothing was promised{of_training}, so nothing but certainty bounds the advantage."
+    words = unit_words(facts.relation)
+    if not facts.game.law.is_private_release:
+        return (
+            f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
+            f"{words.one} is promised anything. The bounds say what the same promise would be worth to everyone."
+        )
+    text = (
+        "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
+        "this D and this sample the advantage may lie beyond."
+    )
+    if facts.relation.unit is Unit.CLIENT:
+        text = f"What is promised to a client holds for each of its records, where these are drawn alike. {text}"
+    if facts.relation.relation is Relation.ADD_REMOVE:
+        text += (
+            " One of the population in the place of a member is one removed and one added: these bounds count what is "
+            "promised to either twice."
+        )
+    return text
+
+
+def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunContents) -> str:
+    insider, mean = contents.find(InsiderNumbers), _mean_row(numbers, contents.run)
+    beside = ""
+    if insider is not None and insider.estimate.worlds > 1:
+        scored = advantage_row(insider.estimate, contents)
+        beside = f"; the insider scores {scored.shown.value}{scored.aside}"
+    return (
+        "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
+        f"scores {mean.shown.value}{mean.aside} on a scale "
+        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
+    )
+
+
+def _mean_row(numbers: evidence.MembershipNumbers, run: FinishedRun) -> Row:
+    mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
+    basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
+    limit = None if numbers.bounds is None else numbers.bounds.exact
+    return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
+               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
+
+
+def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents) -> list[Row]:
+    record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
+    rows = [
+        _mean_row(numbers, contents.run),
+        Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
+        Row(f"Advantage about {differing}", record.advantage,
+            "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
+            record.confidence, numbers.record_bound, largest=1.0,
+            wide=partial(advantage_ends, record.wins, record.worlds)),
+    ]  # fmt: skip
+    promise, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
+    if promise is not None and bounds is not None:
+        epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
+        rows += [
+            Row("Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"),
+            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {promise.accountant}"),
+            Row("Bound for members by epsilon", finite(bounds.yeom),
+                "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing"),
+            Row(f"Bound about {differing}, exact", numbers.record_bound,
+                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}"),
+        ]  # fmt: skip
+    if (bound := numbers.lower_bound) is not None:
+        rows += [
+            Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
+                f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
+                f"release alone, less the loss of what takes its place; {bound.assumption}",
+                limit=None if promise is None else promise.epsilon, is_bound=True,
+                wide=partial(evidence.record_bound_end, contents.run)),
+            Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
+                f"{bound.method}; {bound.limit_meaning}"),
+        ]  # fmt: skip
+    return rows
+
+
+MEMBERSHIP = Section(
+    "membership", "The membership adversary", evidence.MembershipNumbers, evidence.measure_membership,
+    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
+    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
+)  # fmt: skip
+
+
+_GUESSERS = {
+    evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
+    evidence.GUESSED: "By the least loss",
+    evidence.GUESSED_BY_LAW: "By the law of members' losses",
+}
+
+
+def _attribute_row(name: str, numbers: evidence.AttributeNumbers, run: FinishedRun) -> Row:
+    found = numbers.by_name[name].advantage
+    how = (
+        "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
+        "are independent, members and others of one world share its model; the promise allows the total variation "
+        "between two trainings, each with one of two records and without the other"
+    )
+    return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
+               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
+               wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
+
+
+def _attribute_sentence(numbers: evidence.AttributeNumbers, contents: RunContents) -> str:
+    name = max((evidence.GUESSED, evidence.GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
+    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
+    return (
+        f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
+        f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
+        f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
+    )
+
+
+def _quoted(numbers: evidence.AttributeNumbers) -> str:
+    return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
+
+
+def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents) -> list[Table]:
+    columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
+    each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
+    rows: list[tuple[Any, ...]] = [
+        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers, contents.run).text)
+        for name, said, found in each
+    ]
+    if numbers.largest is not None:
+        rows.append(("Anybody, by the promise", None, None, f"at most {number_text(numbers.largest, 3)}"))
+    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
+    return [Table(title, columns, tuple(rows))]
+
+
+ATTRIBUTES = Section(
+    "attributes", "Attribute inference", evidence.AttributeNumbers, evidence.measure_attributes, keys=("attribute",),
+    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
+    rows=lambda found, contents: [
+        _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY
+    ],
+)  # fmt: skip

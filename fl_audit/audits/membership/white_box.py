@@ -1,0 +1,330 @@
+"""The white-box attack of Nasr et al. 2019: a network learns from half of the targets who is in, and judges the others.
+
+No shadow worlds are needed: the attacker of a world knows of half of its targets whether they are members, and never
+looks at another world. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
+of their range raise `InputError`.
+
+Many networks learn side by side. Every network has learning examples of its own and learns nothing of the others: all
+tensors have a leading axis of networks, and a step of Adam moves every number by itself. Initial weights and the inputs
+that are left out are the same for all of them, so what a network learns does not depend on which ones run beside it.
+Every step sees all learning examples, so their order does not matter either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import assert_never
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import rankdata
+from torch import Tensor
+
+from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.errors import require, require_number
+from fl_audit.federation.membership import Membership
+
+_NARROW = 16
+_LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
+_LEAST_SPREAD = 1e-30
+"""Of learning examples that are all but equal the spread says nothing, and dividing by it would overflow."""
+_FARTHEST = 1e3  # standard deviations beyond which examples are no longer told apart
+
+Shown = Mapping[str, Tensor]
+"""What networks are shown: a part's values (networks, examples, inputs) by its name; in place of the gradient its two
+factors `signals` and `inputs`, (networks, examples, releases, .) each."""
+
+
+class WhiteBoxPart(StrEnum):
+    """What the attack network is shown of a target.
+
+    GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
+    log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
+    for. LABEL: the class, one-hot.
+    """
+
+    GRADIENT = "gradient"
+    ACTIVATIONS = "activations"
+    OUTPUT = "output"
+    LOSS = "loss"
+    LABEL = "label"
+
+
+_AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxPart.LOSS, WhiteBoxPart.LABEL})
+"""What the code of Bernau et al. 2019 shows it."""
+
+
+@dataclass(frozen=True)
+class WhiteBoxRule:
+    """What is chosen before the attack."""
+
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # what is shown, one part or more; each has a branch of two layers
+    # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
+    # many as the row has entries the branch is a dense layer on the whole gradient.
+    filters: int = 8
+    branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
+    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
+    steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
+    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
+    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
+    rate: float = 0.01
+    decay: float = 0.01  # weight decay (AdamW), 0 or more
+    dropout: float = 0.8  # share of a branch's inputs left out in a step, from 0 to below 1; that of the loss keeps all
+    seed: int = 0  # of initial weights and dropout
+
+    def __post_init__(self) -> None:
+        require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
+        for part in self.parts:
+            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxPart)}")
+        whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
+        for name, value in whole.items():
+            require_number(f"{name} is", value, "whole numbers from 1")
+        require_number("rate is", self.rate, "numbers above 0")
+        require_number("decay is", self.decay, "numbers from 0")
+        require_number("dropout is", self.dropout, "numbers from 0 to below 1")
+
+
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
+    """Return the log-odds of membership that one network a world gives to all targets, shape (worlds, targets).
+
+    Who is in, bool (worlds, targets), has no effect where `learnt` is False, which says from which targets, one or
+    more, each world's network learns. What comes back for these is no attack, for the network was told.
+    """
+    # Which targets each network learns from, and their weights, which add up to 1, (networks, most). Where a network
+    # has fewer examples than another, targets that it does not learn from fill up, with weight 0.
+    flags = torch.from_numpy(learnt)
+    places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
+    counted = flags.gather(1, places).float()
+    counted = counted / counted.sum(1, keepdim=True)
+    shown = _shown(features, rule, places, counted)
+    examples = {name: _taken(values, places) for name, values in shown.items()}
+    answers = _taken(torch.from_numpy(is_in).float(), places)
+    source = torch.Generator().manual_seed(rule.seed)
+    networks = _Networks.initial(rule, examples, source)
+    networks.train(examples, answers, counted, source)
+    with torch.no_grad():
+        return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
+
+
+def _taken(values: Tensor, places: Tensor) -> Tensor:
+    """Return each network's examples at its places, shape (networks, places, ...)."""
+    return values[torch.arange(len(values)).unsqueeze(1), places]
+
+
+def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
+    """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
+
+    def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
+        """Return values divided by their spread over the learning examples, about their mean or about 0."""
+        values = torch.as_tensor(given)
+        examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+        mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
+        spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
+        # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
+        return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
+
+    shown = {}
+    for part in sorted(rule.parts):
+        match WhiteBoxPart(part):
+            case WhiteBoxPart.GRADIENT:
+                # What can be said in maps of d (h, 1)' stays the same when h is scaled and moved, for a 1 stands beside
+                # it. (Where the layer has no bias, d is known all the same, as output less label.) The signals keep
+                # their zero: moved, they would bring in the activations by themselves.
+                inputs = scaled(features.inputs)
+                shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
+                shown["signals"] = scaled(features.signals, centred=False)
+            case WhiteBoxPart.ACTIVATIONS:
+                shown[part] = scaled(features.inputs).flatten(2)
+            case WhiteBoxPart.OUTPUT:
+                shown[part] = scaled(features.log_probabilities).flatten(2)
+            case WhiteBoxPart.LOSS:
+                losses = torch.from_numpy(features.losses)
+                shown[part] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
+            case WhiteBoxPart.LABEL:
+                one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
+                shown[part] = one_hot.expand(features.worlds, -1, -1)
+            case _:
+                assert_never(WhiteBoxPart(part))
+    return shown
+
+
+def _label_log_odds(losses: Tensor) -> Tensor:
+    """Return log p - log(1 - p) of a loss -log p, without overflow: -loss - log(1 - e^-loss)."""
+    exact = losses.double().clamp(min=_LEAST_LOSS)
+    return (-exact - torch.log(-torch.expm1(-exact))).float()
+
+
+@dataclass(frozen=True)
+class _Networks:
+    """Weights of all networks."""
+
+    rule: WhiteBoxRule  # sizes and training
+    branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
+    # By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
+    weights: dict[str, Tensor]
+    biases: dict[str, Tensor]  # by the layer's name, (networks, 1, outs)
+
+    @classmethod
+    def initial(cls, rule: WhiteBoxRule, examples: Shown, source: torch.Generator) -> "_Networks":
+        """Return untrained networks, all alike: weights normal with variance 2 / ins (He et al. 2015), no biases."""
+        networks = len(next(iter(examples.values())))
+        made = cls(rule, tuple(sorted(rule.parts)), {}, {})
+
+        def layer(name: str, ins: int, outs: int) -> None:
+            drawn = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
+            made.weights[name] = drawn.expand(networks, -1, -1).clone().requires_grad_()
+            made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
+
+        for branch in made.branches:
+            if branch == WhiteBoxPart.GRADIENT:
+                _, _, releases, width = examples["inputs"].shape
+                drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
+                made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
+                ins = rule.filters * examples["signals"].shape[-1]
+            else:
+                ins = examples[branch].shape[-1]
+            layer(f"{branch} 1", ins, rule.branch[0])
+            layer(f"{branch} 2", *rule.branch)
+        widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
+        for number, (ins, outs) in enumerate(pairwise(widths)):
+            layer(f"trunk {number}", ins, outs)
+        return made
+
+    def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
+        """Return the log-odds of membership of every example, shape (networks, examples).
+
+        The source draws which inputs of the branches are left out; None leaves out none.
+        """
+        seen = []
+        for branch in self.branches:
+            inputs = self._filtered(shown) if branch == WhiteBoxPart.GRADIENT else shown[branch]
+            kept = source if branch != WhiteBoxPart.LOSS else None
+            hidden = torch.relu(self._layer(f"{branch} 1", inputs, kept))
+            seen.append(torch.relu(self._layer(f"{branch} 2", hidden)))
+        values, last = torch.cat(seen, -1), len(self.rule.trunk)
+        for number in range(last):
+            values = torch.relu(self._layer(f"trunk {number}", values))
+        return self._layer(f"trunk {last}", values).squeeze(-1)
+
+    def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
+        """Train all networks on cross-entropy, in place; answers (networks, examples) are 1 for members, else 0."""
+        rule = self.rule
+        slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
+        groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]
+        groups.append({"params": list(self.biases.values()), "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups, lr=rule.rate, weight_decay=rule.decay)
+        for _ in range(rule.steps):
+            optimizer.zero_grad()
+            losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
+            torch.autograd.backward((losses * counted).sum())
+            optimizer.step()
+
+    def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
+        """Return a dense layer's outputs (networks, examples, outs), with some of its inputs left out."""
+        weights = self.weights[name]
+        if source is not None:
+            kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
+            weights = weights * (kept / (1 - self.rule.dropout))
+        return torch.baddbmm(self.biases[name], inputs, weights)
+
+    def _filtered(self, shown: Shown) -> Tensor:
+        """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
+
+        A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
+        added up, as channels of a convolution are.
+        """
+        found, maps = [], self.weights["filters"]
+        for release in range(maps.shape[1]):
+            mapped = torch.bmm(shown["inputs"][:, :, release], maps[:, release])
+            found.append(mapped.unsqueeze(-1) * shown["signals"][:, :, release].unsqueeze(-2))
+        return sum(found[1:], start=found[0]).flatten(2)
+
+
+_LEAST_LEARNT = 2
+_SCALARS_AT_ONCE = 2**23
+"""Scalars, about, that the networks of several worlds hold together: 32 MiB, and gradients as much again."""
+
+
+def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> Flags:
+    """Draw which half of the targets the attacker of each world knows, bool (worlds, targets).
+
+    Parameters
+    ----------
+    worlds, targets
+        Number of worlds, at least 1, and of targets in each, at least 2.
+    generator
+        Draws them, never looking at who is in: who is known must not tell who is a member.
+    """
+    require_number("number of worlds is", worlds, "whole numbers from 1")
+    require_number("number of targets is", targets, "whole numbers from 2")
+    first = np.broadcast_to(np.arange(targets) < targets // 2, (worlds, targets))
+    return np.asarray(generator.permuted(first, axis=1), dtype=np.bool_)
+
+
+def white_box_scores(
+    features: WhiteBoxFeatures, membership: Membership, known: Flags, rule: WhiteBoxRule | None = None
+) -> Floats:
+    """Return the scores of the white-box attack, shape (worlds, targets), higher for a likelier member.
+
+    In each world one network learns from the known targets and judges the others, and a second one the other way round.
+    The score is the share of targets of its half of the world that a target outdoes in log-odds of membership, itself
+    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than
+    2 others to learn from.
+
+    Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
+    steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
+    on the learning half, and training ends after a fixed number of steps: theirs reports the best epoch on the judged
+    records.
+
+    Why shares and not log-odds: the network that was told of more members says higher log-odds, and what it judges is
+    the other half. Where nothing leaks, log-odds of both halves together had an AUC of 0.45 in simulation with 30
+    targets; with shares it is 1/2 in the mean, exactly, since both halves have the same ones. Where members stand out
+    well it costs about 0.004 of the AUC with 100 targets. No world's score rests on another's, so `membership_rates`
+    may be told that worlds are no shadows of each other.
+
+    Parameters
+    ----------
+    features, rule
+        What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
+        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
+    membership, known
+        Who is in; of it a network is told the half of its own world that it learns from. The halves, bool (worlds,
+        targets), are as `known_halves` draws them.
+    """
+    rule = rule or WhiteBoxRule()
+    flags = _checked(features, membership, known)
+    scores = np.empty(flags.shape)
+    together = max(1, _SCALARS_AT_ONCE // _scalars_a_world(features, rule))
+    for first in range(0, features.worlds, together):
+        rows = slice(first, first + together)
+        for learnt in (flags[rows], ~flags[rows]):
+            log_odds = _learnt_log_odds(features.of_worlds(rows), membership.is_in[rows], learnt, rule)
+            for shares, values, told in zip(scores[rows], log_odds, learnt, strict=True):
+                shares[~told] = (rankdata(values[~told]) - 0.5) / (~told).sum()
+    return scores
+
+
+def _scalars_a_world(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
+    """Return how many scalars a world's networks hold, about: inputs as given and scaled, and what filters give."""
+    seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
+    return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
+
+
+def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:
+    """Return the halves, or refuse what does not fit together or cannot be learned from."""
+    shape = (membership.worlds, membership.targets)
+    found = (features.worlds, features.targets)
+    require(found == shape, f"features are of {found} worlds and targets: accepted is {shape}, those of the membership")
+    flags = np.asarray(known)
+    fits = flags.shape == shape and flags.dtype == np.bool_
+    require(fits, f"known targets are {flags.dtype} of shape {flags.shape}: accepted is bool {shape}")
+    for learnt, half in ((flags, "known"), (~flags, "other")):
+        for side, name in ((membership.is_in, "members"), (~membership.is_in, "targets that are out")):
+            count = (learnt & side).sum(axis=1)
+            world = int(np.argmin(count))
+            message = f"world {world} has {count[world]} {name} in its {half} half"
+            require(int(count[world]) >= _LEAST_LEARNT, f"{message}: accepted are 2 or more; take more targets")
+    return flags

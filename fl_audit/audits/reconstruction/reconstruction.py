@@ -1,0 +1,288 @@
+"""Reconstruction: how often the right candidate is named, and how close drawn pictures come to the true ones."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import bdtrc, bdtri, ndtr, ndtri
+from torch import Tensor
+
+from fl_audit.arrays import Flags, Floats, Floats32, Integers, finite
+from fl_audit.audits.identifiability.advantage import clopper_pearson
+from fl_audit.audits.reconstruction.attack import USUAL, Descent, OtherPictures, drawn_pictures
+from fl_audit.audits.reconstruction.shared import SharedUpdate
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
+from fl_audit.errors import require
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
+from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.verdict import Judgement, judged_by_one, judged_with_noise
+
+
+def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
+    """Return the place of the true candidate in the attacker's order, 1 being its first guess.
+
+    Of candidates that look alike the one with the smaller number is guessed first, whichever is true.
+
+    Parameters
+    ----------
+    log_likelihood, truth
+        Log-likelihood of everything that was seen, for each candidate, up to a constant in each world, (worlds,
+        candidates); and the number of the true candidate, from 0, (worlds,).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is NaN.
+
+    Examples
+    --------
+    >>> ranks_of_truth(np.array([[0.5, 2.0, -1.0], [0.5, 0.5, 0.5]]), np.array([0, 2])).tolist()
+    [2, 3]
+    """
+    shape = log_likelihood.shape
+    accepted = log_likelihood.ndim == 2 and truth.shape == shape[:1] and not bool(np.isnan(log_likelihood).any())
+    require(accepted, f"log-likelihoods have shape {shape}: accepted is (worlds, candidates), and no NaN")
+    of_truth = np.take_along_axis(log_likelihood, truth[:, None], axis=1)
+    is_before = np.arange(shape[1]) < truth[:, None]
+    ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
+    return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
+
+
+def judge_hits(
+    hits: int, worlds: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
+) -> Judgement:
+    """Return whether first guesses that were right contradict the promise.
+
+    It is violated where so many hits or more have a probability under the level by the reconstruction bound, and where
+    there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise. The
+    lower bound on epsilon is log((p - delta) / chance), p the lower end of the share of hits: no mechanism with
+    (epsilon, delta)-DP is hit more often than e^epsilon chance + delta.
+
+    Parameters
+    ----------
+    hits, worlds
+        Worlds in which the first guess was right, of how many, at least 1; they are independent.
+    chance, guarantee
+        How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones; and the
+        promise, for all neighbours.
+    confidence
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    noise
+        The noise along the contribution of the candidate that was in, in every world; None where nobody can work it
+        out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
+        not known: whether a breach would have been found is said by the noise.
+    """
+    bound = guarantee.reconstruction_bound(chance)
+    assert bound is not None, "the game of reconstruction has global noise"
+    p_value = float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0
+    limit, share = _share_found(worlds, bound), hits / worlds
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"worlds": worlds})
+    low, at_level = (epsilon_of_hits(hits, worlds, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
+    method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
+    alone = judged_by_one(
+        test, (low, at_level), Missing.CANDIDATES_ALONE, confidence=confidence, method=method, assumption=assumption
+    )
+    return judged_with_noise(alone, noise, guarantee)
+
+
+def _share_found(worlds: int, bound: float) -> float:
+    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
+    level, counts = TestName.CANDIDATES.level, range(1, worlds + 1)
+    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, worlds, bound) < level))
+    return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER)) if fewest <= worlds else math.inf
+
+
+def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:
+    """Return an epsilon that is passed at a confidence: who keeps it is hit at most e^epsilon chance + delta often.
+
+    Parameters
+    ----------
+    hits, worlds, chance
+        Worlds in which the first guess was right, of how many; and how often the best guess is right where nothing is
+        released, 1 / m of m equally likely candidates; positive.
+    delta, confidence
+        Delta of (epsilon, delta)-DP, from 0 and below 1; and the confidence, above 0.5 and below 1.
+    """
+    low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
+    return max(0.0, math.log(max(low - delta, 1e-300) / chance))
+
+
+_SSIM = Dissimilarity.SSIM
+WORST = 0.01
+"""Share of the pictures that are told beside the mean: those that were drawn best."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How close each picture was drawn."""
+
+    psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
+    ssim: Floats  # structural similarity, at most 1, (pictures,)
+    named: Flags  # whether the nearest of the candidates is the true picture, (pictures,)
+    candidates: int  # how many pictures the true one was among
+
+    def worst(self, values: Floats) -> float:
+        """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: what owners lose."""
+        return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
+
+
+@dataclass(frozen=True)
+class Level:
+    """How much noise hides a contribution from whoever knows all others."""
+
+    epsilon: float  # of the promise; infinite without noise
+    mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
+    bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
+
+    @classmethod
+    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "Level":
+        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(chance)).
+
+        Parameters
+        ----------
+        epsilon, mu, chance
+            Epsilon and mu as they are kept; and the chance with which the true one is named where nothing is seen,
+            above 0, at most 1.
+        """
+        return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What an attacker drew under some noise."""
+
+    level: Level  # the noise
+    pictures: Floats32  # float32 (pictures, *shape)
+    likeness: Likeness  # how close they came
+    guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an attacker draws who knows all contributions but one."""
+
+    true: Floats32  # the pictures, float32 (pictures, *shape)
+    drawings: tuple[Drawing, ...]  # from no noise to the most
+    own: int  # which of them is at the run's own noise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pictures`."""
+        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
+        return {"pictures": told}
+
+
+def _entry(drawing: Drawing) -> dict[str, Any]:
+    level, found = drawing.level, drawing.likeness
+    return {
+        "psnr": finite(float(found.psnr.mean())),
+        "psnr_worst": finite(found.worst(found.psnr)),
+        "epsilon": finite(level.epsilon),
+        "candidates": found.candidates,
+        "guesses": drawing.guesses,
+        "bound": level.bound,
+        "named": float(found.named.mean()),
+        "ssim": float(found.ssim.mean()),
+        "ssim_worst": found.worst(found.ssim),
+    }
+
+
+@dataclass(frozen=True)
+class Victims:
+    """Whose pictures are drawn, and among whose they are to be found."""
+
+    pictures: Tensor  # the true ones, float32 (owners, each, *shape)
+    labels: Tensor  # their labels, int64 (owners, each)
+    candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
+
+
+def drawings(
+    shared: SharedUpdate,
+    victims: Victims,
+    others: OtherPictures,
+    levels: Sequence[Level],
+    draws: Callable[[int], np.random.Generator],
+    descent: Descent = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Iterator[Drawing]:
+    """Yield what an attacker draws who knows all contributions but one, at every level of noise.
+
+    Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
+    a server may do to a picture within the promise.
+
+    Parameters
+    ----------
+    shared
+        How the pictures of an owner become an update; with a clipping norm where there is noise.
+    victims, others, levels
+        Whose pictures, what the attacker has of the population, and the noise.
+    draws
+        Generator of each level's noise and starts, by its number.
+    descent, on_step
+        As for `descended`.
+    """
+    updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
+    true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
+    for number, level in enumerate(levels):
+        draw, seen, noise = draws(number), updates, 0.0
+        if math.isfinite(level.mu):
+            assert shared.clipping_norm is not None, "noise has a clipping norm"
+            noise = shared.clipping_norm / level.mu
+            normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
+            seen = updates + noise * normals.to(updates.device)
+        drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
+        found = matched(true, drawn).reshape(-1, *true.shape[2:])
+        yield Drawing(level, found, likeness(true.reshape(found.shape), found, candidates), each)
+
+
+def matched(true: Floats32, drawn: Floats32) -> Floats32:
+    """Return drawn pictures in the order of the true ones: an update says nothing of the order of its records.
+
+    Parameters
+    ----------
+    true, drawn
+        The owners' pictures, and what was drawn of them, (owners, pictures, *shape). Within an owner, drawings are
+        assigned to pictures so that the squared errors add up to the least.
+    """
+    from scipy.optimize import linear_sum_assignment  # a run without pictures is spared its import
+
+    found = np.empty_like(drawn)
+    for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
+        apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)
+        found[owner] = theirs[linear_sum_assignment(apart)[1]]
+    return found
+
+
+def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
+    """Return how close pictures were drawn.
+
+    Parameters
+    ----------
+    true
+        Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
+    drawn, population
+        What was drawn of each, and other pictures, (others, *shape), among which the true one is to be found.
+
+    Raises
+    ------
+    InputError
+        If shapes differ.
+    """
+    shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
+    alike, seen = true.shape == drawn.shape and len(shapes) == 1, f"{true.shape}, {drawn.shape} and {population.shape}"
+    accepted = "drawings of each true picture, and others of their shape"
+    require(alike, f"pictures have shapes {seen}: accepted are {accepted}")
+    error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
+    with np.errstate(divide="ignore"):
+        psnr = -10 * np.log10(error)
+    pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
+    ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
+    # A drawing names its own picture where it is nearer to it than to every other one, by squared error.
+    flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
+    apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
+    named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
+    return Likeness(psnr, ssim, named, len(population) + 1)

@@ -1,0 +1,108 @@
+"""All findings in the order in which a report shows them: whoever adds one writes its section and adds it here."""
+
+from dataclasses import replace
+from typing import Any
+
+from fl_audit.audits.common import sections_promise as promise
+from fl_audit.audits.common.sections_law import LAW, ORIGIN
+from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
+from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
+from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
+from fl_audit.audits.identifiability.sections_pair import CRAFTED, PAIR
+from fl_audit.audits.membership.sections_attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
+from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
+from fl_audit.errors import require
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.look_at import look_at
+from fl_audit.report.wording import Reading
+from fl_audit.user_modules import import_object
+from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.sections_noise import NOISE
+from fl_audit.verdict.sections_verdict import VERDICT
+from fl_audit.whole_files import SCHEMA
+
+SECTIONS: tuple[Section[Any], ...] = (
+    # what was promised, and what became of it
+    VERDICT, promise.PROMISE, promise.RECORD_PROMISE, NOISE,
+    # what insiders and attackers achieved
+    INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
+    # what the models are worth, and what other promises would cost
+    RELEASED_MODEL, promise.OTHER_PROMISES,
+    # what the insiders' evidence says in detail
+    EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    # what models alone give away, and what is promised to and by each client
+    MEMBERSHIP, EPSILON_STAR, CLIENTS, promise.CLIENT_PROMISES, promise.COLLUDERS,
+    # what was played, and where it comes from
+    promise.CLIPPING, CRAFTED, LAW, ORIGIN,
+)  # fmt: skip
+"""A section may use what the sections before it have found."""
+
+
+def own_section(name: str) -> Section[Any]:
+    """Return a section of the user's own, by its name `package.module:name`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported, is no section, or has a name or writes a key that a section of ours has.
+    """
+    section = import_object(name, "section")
+    what = f"section {name!r} is a {type(section).__name__}"
+    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.finding.Section")
+    taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
+    require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
+    return replace(section, on_page=False)
+
+
+def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
+    """Return everything that the report of a run is drawn from: each section measures what it reports.
+
+    Parameters
+    ----------
+    run, sections
+        The finished run, and the findings; by default all, and those of the user's own that the configuration names.
+
+    Raises
+    ------
+    InputError
+        If a section of the user's own cannot be had, or cannot measure this run.
+    """
+    if sections is None:
+        named = run.facts.configuration.get("audit", {}).get("sections", ())
+        sections = (*SECTIONS, *map(own_section, named))
+    found: dict[type, Any] = {}
+    summary: dict[str, Any] = {"schema": SCHEMA}
+    for section in sections:
+        numbers = section.measure(run, Findings(dict(found)))
+        summary |= dict.fromkeys(section.keys)
+        if numbers is not None:
+            found[section.numbers] = numbers
+            summary |= numbers.to_json() | dict(section.said(numbers, run))
+    contents = RunContents(run, Findings(found), summary, sections)
+    if (verdict := contents.find(VerdictNumbers)) is not None:
+        # Nothing on one page is consistent beside a number that is broken.
+        found[VerdictNumbers] = verdict.beside(
+            tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
+        )
+        summary |= found[VerdictNumbers].to_json()
+        contents = replace(contents, findings=Findings(found))
+    summary["findings"] = [row.to_json() for row in page_rows(contents)]
+    summary["look_at"] = look_at(contents)
+    return contents
+
+
+def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
+    """Return the sections that have numbers in this run, in order, each with its numbers."""
+    found = [(section, contents.find(section.numbers)) for section in contents.sections]
+    return [(section, numbers) for section, numbers in found if numbers is not None]
+
+
+def page_rows(contents: RunContents) -> list[Row]:
+    """Return the rows of the table of the first page."""
+    return [row for row in _rows(contents) if row.on_page]
+
+
+def _rows(contents: RunContents) -> list[Row]:
+    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]

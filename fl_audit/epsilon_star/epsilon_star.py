@@ -1,0 +1,257 @@
+"""Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
+
+Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal is fitted to each set,
+and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1). The tails
+are computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a
+grid. All functions work on many models at once: any leading axes, such as worlds, are allowed. Related modules:
+`empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
+model, with interval and warnings).
+
+Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, both reflected
+for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The derivative of the ratio in
+t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has the sign of t (1 - 1/r^2) +
+m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta. So H falls through 0 at most
+once (for r < 1 after t*). That point is the only inner maximum, and there the ratio equals that of the two densities.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+from fl_audit.errors import require, require_number
+
+_FARTHEST = 40.0
+"""The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
+_BISECTIONS = 60
+DEFAULT_SHIFT = 1.0
+"""Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
+
+
+def require_star_delta(delta: float) -> None:
+    """Raise `InputError` unless delta is at least 0 and below 1."""
+    require_number("delta is", delta, "numbers from 0 to below 1")
+
+
+def require_cut(cut: float) -> None:
+    """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
+    require_number("cut is", cut, "numbers from 0 to below 0.5")
+
+
+@dataclass(frozen=True)
+class StarSettings:
+    """Which Epsilon* is asked for."""
+
+    delta: float  # from 0 to below 1
+    # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
+    cut: float = PARAMETRIC_CUT
+
+    def __post_init__(self) -> None:
+        require_star_delta(self.delta)
+        require_cut(self.cut)
+
+
+def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
+    """Return losses as float64, or refuse them."""
+    values = np.asarray(losses, dtype=np.float64)
+    enough = values.ndim >= 1 and values.shape[-1] >= at_least
+    require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
+    if values.size and not (values.min() >= 0 and values.max() < math.inf):
+        wrong = values[~((values >= 0) & (values < math.inf))][0]
+        require(False, f"{what} contain {wrong}: accepted are finite numbers from 0")
+    return values
+
+
+def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
+    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them, as where leading axes differ.
+
+    Parameters
+    ----------
+    member_losses, population_losses, at_least
+        One loss a record along the last axis; how many losses each set must have.
+    """
+    members = _checked_losses(member_losses, "member losses", at_least)
+    population = _checked_losses(population_losses, "population losses", at_least)
+    axes, others = members.shape[:-1], population.shape[:-1]
+    require(axes == others, f"member losses have leading axes {axes}: accepted are {others}, the population's")
+    return members, population
+
+
+def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
+    """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
+
+    That is -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
+
+    Parameters
+    ----------
+    losses, low, high
+        The losses, at least 0, finite, shape (..., n); and the smallest and largest loss of members and population
+        together, shapes (...). Where these two are equal every loss normalises to 0.
+    shift
+        Positive; it keeps the exponential below 1, where the logit would be infinite.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative, not finite or outside low to high, or the shift is not positive.
+    """
+    require_number("shift is", shift, "positive finite numbers")
+    values = _checked_losses(losses, "losses")
+    bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    within = bool(np.all((values >= bottom) & (values <= top)))
+    require(within, "a loss lies outside low to high: accepted are losses within")
+    span = top - bottom
+    shifted = (values - bottom) / np.where(span > 0, span, 1.0) + shift
+    return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
+
+
+def scores_of_pair(
+    member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
+) -> tuple[Floats, Floats]:
+    """Return the scores of both sets, normalised by the extremes of both together.
+
+    Parameters
+    ----------
+    member_losses, population_losses, shift
+        As `checked_pair` returns them, shapes (..., m) and (..., p); as for `loss_scores`.
+    """
+    low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
+    high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
+    return loss_scores(member_losses, low, high, shift), loss_scores(population_losses, low, high, shift)
+
+
+def epsilon_star_gaussian(
+    member_mean: ArrayLike,
+    member_std: ArrayLike,
+    population_mean: ArrayLike,
+    population_std: ArrayLike,
+    delta: float,
+    cut: float = 0.0,
+) -> Floats:
+    """Return Epsilon* of two normal laws of scores, in nats: a closed form up to one root, found by bisection.
+
+    It is the supremum over all thresholds of the ratios of `epsilon_star_of_rates`. For equal standard deviations and
+    no cut it equals `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. Exchanging
+    members and population changes nothing, nor does a linear map of all scores.
+
+    Parameters
+    ----------
+    member_mean, population_mean
+        Means of the scores, finite. All four arguments have shapes that broadcast together.
+    member_std, population_std
+        Their standard deviations, finite and at least 0; 0 means a constant score. Two equal constants give 0. A
+        constant against anything else gives infinity, since a threshold beside the constant separates a share above
+        delta of one set without any error.
+    delta
+        From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
+    cut
+        The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
+        both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known laws. For laws
+        that were fitted to losses, the tails beyond the cut are guesses: see `parametric_epsilon_star`. Where no
+        threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(float(epsilon_star_gaussian(1.0, 1.0, 0.0, 1.0, 1e-5)), 4)
+    4.3772
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    given = (member_mean, member_std, population_mean, population_std)
+    laws = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+    finite = np.logical_and.reduce([np.isfinite(each) for each in laws])
+    require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
+    mean_1, std_1, mean_0, std_0 = laws
+    require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
+    same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
+    reach = np.full(same.shape, np.inf)
+    if cut:
+        reach[np.abs(mean_1 - mean_0) < -ndtri(cut) * (std_1 + std_0)] = -ndtri(cut)
+    unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
+    plain = ~same & ~unbounded
+    found = np.where(unbounded, np.inf, 0.0)
+    # Epsilon* is the largest over both orders of the two laws, and over upper and lower tails.
+    gap, one, zero = mean_0[plain] - mean_1[plain], std_1[plain], std_0[plain]
+    offset = np.stack([gap / one, -gap / one, -gap / zero, gap / zero])
+    spread = np.stack([zero / one, zero / one, one / zero, one / zero])
+    with np.errstate(all="ignore"):
+        found[plain] = np.max(_tail_supremum(offset, spread, delta, reach[plain]), axis=0)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
+    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0."""
+    # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
+    # maximum is bracketed and found by bisection on the sign of H, see the text of the module.
+    first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
+    turn = offset / ((1 - spread) * (1 + spread))
+    low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
+    high = np.minimum(np.full_like(low, -ndtri(delta)), last)
+    inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        rises = _rises(middle, offset, spread, delta)
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    x = (low - offset) / spread
+    # At its maximum the ratio of tails equals that of the densities.
+    inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)
+    ratios = (np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread) for t in (first, last))
+    ends = [np.where(np.isfinite(reach), ratio, 0.0) for ratio in ratios]
+    return np.asarray(np.maximum.reduce([inside, *ends, np.zeros_like(inside)]), dtype=np.float64)
+
+
+def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
+    """Return whether the ratio of tails increases at t: log(P(X > t) - delta) > log of phi(t) r M((t - m) / r)."""
+    x = (t - offset) / spread
+    gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
+    log_density = -t * t / 2 - math.log(2 * math.pi) / 2
+    # The log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side.
+    right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
+    left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
+    return np.asarray(gap > log_density + np.log(spread) + np.where(x > 0, right, left), dtype=np.bool_)
+
+
+def parametric_epsilon_star(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    shift: float = DEFAULT_SHIFT,
+    cut: float = PARAMETRIC_CUT,
+) -> Floats:
+    """Return Epsilon* of one model or many, shape (...), from losses on members and on a population sample.
+
+    Normals are fitted to the scores by maximum likelihood, so the standard deviation has the denominator n.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
+        (..., p) with the same leading axes, m and p at least 2.
+    delta
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    shift, cut
+        As for `loss_scores` and for `epsilon_star_gaussian`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or shapes or another number are not accepted.
+    """
+    scores = scores_of_pair(*checked_pair(member_losses, population_losses), shift)
+    return epsilon_star_gaussian(*fit_normal(scores[0]), *fit_normal(scores[1]), delta, cut)
+
+
+def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation (denominator n) over the last axis; of equal scores exactly their value, 0."""
+    constant = scores.min(axis=-1) == scores.max(axis=-1)
+    mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
+    return mean, np.where(constant, 0.0, scores.std(axis=-1))

@@ -1,0 +1,149 @@
+"""Summaries of losses that can be combined, so that Epsilon* is computed without any loss leaving its owner.
+
+Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the two
+extremes by which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both
+can be combined from parts: the extremes directly, the moments by the formula of Chan, Golub and LeVeque (1983,
+"Algorithms for computing the sample variance", Eq. 2.1), which unlike sums of squares loses no digits. So an owner of
+records need only report a `LossRange` and then, once the range over all owners is known, the `ScoreMoments` of its own
+records.
+
+All arrays are float64 and have one shape (...), that of the models that are judged, such as worlds. A part may hold no
+record under some models; its other entries there are 0 and count for nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, loss_scores
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+
+
+class _Summary:
+    def where(self, held: Flags) -> Self:
+        """Return the same with no record where `held` (...) is false."""
+        return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class LossRange(_Summary):
+    """The extreme losses of some records under each model."""
+
+    count: Floats  # number of records (...)
+    low: Floats  # smallest loss (...), at least 0; 0 where there is no record
+    high: Floats  # largest loss (...), at least 0; 0 where there is no record
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether these can be the counts and extremes of losses: whole counts, and 0 <= low <= high, finite."""
+        ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
+        return ordered and _are_counts(self.count)
+
+
+@dataclass(frozen=True)
+class ScoreMoments(_Summary):
+    """Number, mean and spread of the scores of some records under each model."""
+
+    count: Floats  # number of records (...)
+    mean: Floats  # mean score (...); 0 where there is no record
+    squares: Floats  # sum of squared deviations from that mean (...), at least 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether these can be moments of scores: whole counts, finite means, and finite squares of at least 0."""
+        finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
+        return finite and _are_counts(self.count)
+
+    @property
+    def deviation(self) -> Floats:
+        """Standard deviation (...) with denominator n; 0 where there is no record."""
+        return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
+
+
+def range_of(losses: ArrayLike) -> LossRange:
+    """Return the range of losses of shape (..., n), n at least 0."""
+    values = np.asarray(losses, dtype=np.float64)
+    shape, n = values.shape[:-1], values.shape[-1]
+    if n == 0:
+        return LossRange(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+    return LossRange(np.full(shape, float(n)), values.min(axis=-1), values.max(axis=-1))
+
+
+def joint_range(parts: Sequence[LossRange]) -> LossRange:
+    """Return the range of all records together, from one part at least, all of equal shapes."""
+    counts = np.stack([part.count for part in parts])
+    low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
+    high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
+    total = counts.sum(axis=0)
+    return LossRange(total, np.where(total > 0, low, 0.0), np.where(total > 0, high, 0.0))
+
+
+def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
+    """Return the moments of the scores of losses; `loss_scores` turns losses into scores.
+
+    Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
+
+    Parameters
+    ----------
+    losses, low, high
+        The losses, at least 0, finite, shape (..., n), n at least 0; and the ends of the range by which losses are
+        normalised, shapes (...). Losses beyond the range are clipped to it.
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    shape = values.shape[:-1]
+    bottom, top = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high))
+    count = np.full(shape, float(values.shape[-1]))
+    if values.shape[-1] == 0:
+        return ScoreMoments(count, np.zeros(shape), np.zeros(shape))
+    clipped = np.clip(values, bottom[..., None], top[..., None])
+    # `loss_scores` takes two losses or more, and a part may hold one record: an end of the range is added for it.
+    scores = loss_scores(np.concatenate([clipped, bottom[..., None]], axis=-1), bottom, top)[..., :-1]
+    first = scores[..., :1]
+    mean = first + (scores - first).mean(axis=-1, keepdims=True)
+    return ScoreMoments(count, mean[..., 0], np.square(scores - mean).sum(axis=-1))
+
+
+def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
+    """Return the moments of all records together (Chan, Golub and LeVeque 1983, Eq. 2.1).
+
+    There is one part at least, all are of equal shapes, and their scores were computed with the same range.
+    """
+    total = parts[0]
+    for part in parts[1:]:
+        count = total.count + part.count
+        share = part.count / np.maximum(count, 1.0)
+        # The mean of a part without records means nothing and must not count.
+        gap = np.where((total.count > 0) & (part.count > 0), part.mean - total.mean, 0.0)
+        mean = np.where(total.count > 0, total.mean, part.mean) + gap * share
+        total = ScoreMoments(count, mean, total.squares + part.squares + gap**2 * total.count * share)
+    return total
+
+
+def epsilon_star_of_moments(
+    members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
+) -> Floats:
+    """Return parametric Epsilon* (...) from the moments of the scores of members and of the population.
+
+    It is what `parametric_epsilon_star` gives for the losses; NaN where either side has fewer than two records.
+
+    Parameters
+    ----------
+    members, population, delta, cut
+        Moments of scores that were computed with one common range; as for `epsilon_star_gaussian`.
+
+    Raises
+    ------
+    InputError
+        If delta or the cut is out of its range.
+    """
+    enough = (members.count >= 2) & (population.count >= 2)
+    star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)
+    return np.where(enough, star, np.nan)
+
+
+def _are_counts(values: Floats) -> bool:
+    return bool(np.all((values >= 0) & np.isfinite(values) & (values == np.floor(values))))

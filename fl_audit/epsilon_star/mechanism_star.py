@@ -1,0 +1,194 @@
+"""Epsilon* of a training mechanism beside the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
+
+Equation (19) averages the false negative rates of many models at one false positive rate and takes Epsilon* of the
+averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 says that the mean of
+the models' own Epsilon* is at least as large. Its proof takes four functions to be convex in FNR, but two of them,
+log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half of the models
+have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53. So both
+numbers are returned, and nothing is said of their order.
+
+Where the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
+since the largest ratio of estimated rates is. Where nothing leaks (losses of members and population Beta(2, 2), delta
+0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of
+200 + 200. The lower bound that is returned beside them does have a confidence: it exceeds the truth with at most the
+stated probability, for any losses and even for few models. It rests on three facts:
+
+* Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
+  exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
+  taken over records and models. So no false-positive rate has to be estimated.
+* Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
+  delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
+  Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
+  not matter how that rate varies between models, and a bound on the epsilon of the mechanism also bounds that of
+  Eq. (19). The same holds for losses above the r-th largest.
+* If the mean of numbers T from 0 to 1 is at most b, then 1 - c + c T / b with c from 0 to 1 is not negative and has a
+  mean of at most 1: it is what a bet with the stake c pays. Models are independent, so the product of such payments
+  over models has a mean of at most 1, and so has the average of the products over ranks, stakes and both tails
+  (Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting"). By Markov's inequality this
+  average exceeds 1 / level with a probability of at most `level`. The bound is the smallest epsilon at which it does
+  not.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.epsilon_star import epsilon_star as parametric
+from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+from fl_audit.epsilon_star.mixture_star import epsilon_star_mixtures
+from fl_audit.epsilon_star.normal_mixture import NormalMixture, normal
+from fl_audit.errors import require, require_number
+from fl_audit.search import falling_root
+
+_RANKS, _LARGEST_RATE = 8, 1 / 3
+_STAKES = np.array([0.1, 0.3, 0.6, 0.9])
+
+
+@dataclass(frozen=True)
+class MechanismStar:
+    """Epsilon* of a mechanism and of its models; neither of the two bounds the other."""
+
+    # Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Where the rates were estimated it
+    # is too large on average, and no bound.
+    mechanism: float
+    mean_of_models: float  # mean of the Epsilon* of the models; at least 0
+    models: int  # number of models
+    delta: float  # the delta at which all of them hold
+    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None for exact laws
+    confidence: float | None = None  # least probability with which its epsilon reaches `lower_bound`; None without one
+
+
+def mechanism_star_gaussian(
+    member_mean: ArrayLike,
+    member_std: ArrayLike,
+    population_mean: ArrayLike,
+    population_std: ArrayLike,
+    delta: float,
+    tolerance: float = 1e-6,
+    cut: float = 0.0,
+) -> MechanismStar:
+    """Return both numbers of models whose scores follow known normal laws.
+
+    If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
+    Averaging their FNR then means mixing the laws of their members, so the mechanism is a mixture of normals against
+    one standard normal.
+
+    Parameters
+    ----------
+    member_mean, population_mean
+        Means of the scores under each model, finite. All four arguments have shapes that broadcast to (models,).
+    member_std, population_std
+        Standard deviations of the scores under each model, finite and positive.
+    delta, tolerance, cut
+        From 0 to below 1, at 0 without a cut both numbers are infinite unless no model has a leak; as for
+        `epsilon_star_mixtures`, the cut for each model and for Eq. (19) alike.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    given = (member_mean, member_std, population_mean, population_std)
+    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in given))
+    each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut)
+    require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
+    require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
+    laws, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
+    mixture = NormalMixture(counts / mean_1.size, laws[0], laws[1])
+    together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, cut, tolerance)
+    return MechanismStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
+
+
+def parametric_mechanism_star(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    shift: float = parametric.DEFAULT_SHIFT,
+    confidence: float = 0.95,
+    cut: float = PARAMETRIC_CUT,
+) -> MechanismStar:
+    """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        As for `mechanism_lower_bound`, not all equal within a model. The lower bound holds only for independent models,
+        each with its own training and population records.
+    delta, shift
+        From 0 to below 1; as for `parametric_epsilon_star`.
+    confidence, cut
+        Confidence of the lower bound, above 0 and below 1, which does not assume normal scores; and the cut of the two
+        estimates, as for `parametric_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, a model's losses are constant, or a shape or number is not accepted.
+    """
+    members, population = parametric.checked_pair(member_losses, population_losses)
+    low = mechanism_lower_bound(members, population, delta, confidence)
+    one, zero = parametric.scores_of_pair(members, population, shift)
+    found = mechanism_star_gaussian(*parametric.fit_normal(one), *parametric.fit_normal(zero), delta, cut=cut)
+    return replace(found, lower_bound=low, confidence=confidence)
+
+
+def mechanism_lower_bound(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
+) -> float:
+    """Return a lower confidence bound on the mechanism's epsilon: that of its (epsilon, delta)-DP and of Eq. (19).
+
+    It is at least 0; 0 certifies nothing.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses on training records and on samples of the population, finite and at least 0, shapes (models, m) and
+        (models, p), each size at least 1. The models must be trained independently, each on its own draw of training
+        records, and each must have its own sample from the same source: with one training set, or one sample, for all
+        of them the bound is not valid.
+    delta, confidence
+        Delta, from 0 to below 1; and the least probability with which the mechanism's epsilon is at or above the bound,
+        above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a shape or number is not accepted.
+
+    Examples
+    --------
+    >>> losses = np.linspace(0, 1, 50)
+    >>> mechanism_lower_bound(np.tile(losses, (20, 1)), np.tile(losses, (20, 1)), 1e-5)
+    0.0
+    >>> round(mechanism_lower_bound(np.tile(losses, (20, 1)), np.tile(losses + 2, (20, 1)), 1e-5), 2)
+    3.56
+    """
+    parametric.require_star_delta(delta)
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
+    members, population = parametric.checked_pair(member_losses, population_losses, at_least=1)
+    require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
+    p = population.shape[1]
+    ranks = np.unique(np.geomspace(1, max(1, int(p * _LARGEST_RATE)), _RANKS).round().astype(np.int64))
+    beyond = np.stack([_rates_below(sign * members, sign * population, ranks) for sign in (1, -1)])
+    fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
+
+    def over(epsilon: float) -> float:
+        """Return how far the log of the average winnings, over tails, ranks and stakes, lies above what refutes it."""
+        # `beyond` are the members' rates, shape (tails, models, ranks), and `most` what is allowed at each rank.
+        most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
+        gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
+        return float(logsumexp(gains) - math.log(gains.size)) - needed
+
+    return falling_root(over, xtol=1e-9)
+
+
+def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
+    """Return the share of each model's members strictly below its r-th smallest population loss, (models, ranks)."""
+    thresholds = np.sort(population, axis=1)[:, ranks - 1]
+    ordered = np.sort(members, axis=1)
+    below = [np.searchsorted(own, cut, side="left") for own, cut in zip(ordered, thresholds, strict=True)]
+    return np.asarray(np.stack(below) / members.shape[1], dtype=np.float64)

@@ -1,0 +1,179 @@
+"""Epsilon* of two mixtures of normals with a proof of how accurate it is (Negoescu et al. 2023, definition 2).
+
+The ratio F(t) = log (P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a search from
+starting points proves nothing. Here intervals of thresholds are halved until none can hold a value that is larger, by
+more than the tolerance, than the largest one found. Three upper bounds of F on an interval [a, b] are known without
+evaluating F inside it:
+
+* both tails fall with t, so F is at most log (P(X > a) - delta) - log Q(X > b);
+* every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
+  slope F' = q / Q - p / (P - delta); where the sign of the slope is known, the largest value is at an end;
+* where the slope lies between L < 0 and U > 0, F stays below the line with slope U through a and the line with slope L
+  through b.
+
+As there is no grid, the search stays accurate in the far tails, where P(X > t) approaches delta, and where narrow
+components stand beside wide ones.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.epsilon_star.epsilon_star import require_cut, require_star_delta
+from fl_audit.epsilon_star.normal_mixture import NormalMixture
+from fl_audit.errors import require_number
+
+_MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
+_NEGLIGIBLE = 8.3
+"""A threshold so many standard deviations below the mean has a tail that differs from 1 by less than 1e-16."""
+_FAR = 38.0  # number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316
+
+
+@dataclass(frozen=True)
+class CertifiedStar:
+    """Epsilon* as it was found, and how far it can lie below the truth."""
+
+    epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
+    # The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the search,
+    # or 0 where nothing had to be searched.
+    gap: float
+
+
+def epsilon_star_mixtures(
+    members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
+) -> CertifiedStar:
+    """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
+
+    Its `gap` exceeds the tolerance only if a million intervals were not enough.
+
+    Parameters
+    ----------
+    members, population
+        Laws of scores.
+    delta
+        From 0 to below 1. At 0, without a cut, the ratio of two different laws is unbounded, unless in each tail the
+        same component dominates both laws.
+    cut, tolerance
+        As for `epsilon_star_gaussian`; the search ends when the gap is at most this, in nats, positive.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    require_number("tolerance is", tolerance, "positive numbers")
+    tables = [np.stack([law.weights, law.means, law.stds]) for law in (members, population)]
+    own, others = (table[:, np.lexsort(table)] for table in tables)  # components in one order, to compare both laws
+    if np.array_equal(own, others):
+        return CertifiedStar(0.0, 0.0)
+    limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
+    if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
+        return CertifiedStar(math.inf, 0.0)
+    best, gap = 0.0, tolerance
+    mirrored = (-limits[1], -limits[0])
+    for one, other in ((members, population), (population, members)):
+        for p, q, range_ in ((one, other, limits), (one.mirrored(), other.mirrored(), mirrored)):
+            value, bound = _tail_supremum(p, q, delta, range_, best, tolerance)
+            best, gap = value, max(tolerance, gap - (value - best), bound - value)
+    return CertifiedStar(best, gap)
+
+
+def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
+    """Return the thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None where there are none.
+
+    Parameters
+    ----------
+    members, population, cut
+        Laws of scores; from 0, below 1/2.
+    """
+    if cut == 0:
+        return -math.inf, math.inf
+    low = max(-law.mirrored().upper_quantile(math.log(cut)) for law in (members, population))
+    high = min(law.upper_quantile(math.log(cut)) for law in (members, population))
+    return (low, high) if low < high else None
+
+
+def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
+    """Return the largest of the four log ratios of definition 2 at each threshold, -infinity where none is defined.
+
+    Parameters
+    ----------
+    members, population, points, delta
+        Laws of scores; thresholds, shape (points,); from 0 to below 1.
+    """
+    ratios = [
+        _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)
+        for one, other in ((members, population), (population, members))
+        for p, q, at in ((one, other, points), (one.mirrored(), other.mirrored(), -points))
+    ]
+    return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
+
+
+def _tail_supremum(
+    p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
+) -> tuple[float, float]:
+    """Return the larger of `best` and the supremum of F within the limits, and an upper bound of it."""
+    # The upper bound is the largest value that the search could not exclude.
+    low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
+    high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
+    if math.isinf(high):
+        high = float(max((law.means + _FAR * law.stds).max() for law in (p, q)))
+    if not low < high:
+        return best, best
+    # The first intervals are closer together where components are narrow.
+    steps = np.linspace(-6, 6, 25)
+    inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
+    inner = np.unique(inner[(inner > low) & (inner < high)])
+    inner = inner[:: max(1, inner.size // _START_EDGES)]
+    edges = np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
+    a, b, bound = edges[:-1], edges[1:], best
+    for _ in range(_HALVINGS):
+        best, upper = _look(p, q, a, b, delta, best)
+        open_ = (upper > best + tolerance) & (np.nextafter(a, b) < b)
+        bound = max(float(upper[open_].max()), best) if open_.any() else best
+        if not open_.any() or 2 * int(open_.sum()) > _MOST_CELLS:
+            break
+        a, b = a[open_], b[open_]
+        middle = a + (b - a) / 2
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    return best, bound
+
+
+def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
+    """Return the best value at the ends of the intervals [a, b], and an upper bound of F on each."""
+    ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
+    over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
+    over_a, over_b = over[back[: a.size]], over[back[a.size :]]
+    under_a, under_b = under[back[: a.size]], under[back[a.size :]]
+    at_a, at_b = over_a - under_a, over_b - under_b
+    best = max(best, float(at_a.max()), float(at_b.max()))
+    p_least, p_most = p.log_density_range(a, b)
+    q_least, q_most = q.log_density_range(a, b)
+    with np.errstate(all="ignore"):
+        steepest = np.exp(q_most - under_b) - np.exp(p_least - over_a)
+        flattest = np.exp(q_least - under_a) - np.exp(p_most - over_b)
+        width = b - a
+        crossing = np.clip((at_b - at_a - flattest * width) / (steepest - flattest), 0, width)
+        lines = at_a + steepest * np.where(np.isfinite(crossing), crossing, width)
+        lines = np.where((steepest <= 0) | (flattest >= 0), np.maximum(at_a, at_b), lines)
+    return best, np.fmin(over_a - under_b, lines)
+
+
+def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
+    """Return log(exp(log_tail) - delta), -infinity where it is not positive."""
+    if delta == 0:
+        return log_tail
+    rest = np.minimum(math.log(delta) - log_tail, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(log_tail + np.log(-np.expm1(rest)), dtype=np.float64)
+
+
+def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
+    """Return whether in each tail the same component dominates both laws: the widest, of equally wide the outermost."""
+    pairs = ((one, other), (one.mirrored(), other.mirrored()))
+    leaders = ([max(zip(law.stds.tolist(), law.means.tolist(), strict=True)) for law in pair] for pair in pairs)
+    return all(first == second for first, second in leaders)

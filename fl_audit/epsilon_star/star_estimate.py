@@ -1,0 +1,334 @@
+"""Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
+
+The three ways differ in the laws of the scores, how the supremum is found and in the interval (`intervals`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Floats, in_one_axis
+from fl_audit.epsilon_star import epsilon_star as parametric
+from fl_audit.epsilon_star import normal_mixture as mixtures
+from fl_audit.epsilon_star.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.epsilon_star.few_losses import FEWEST, value_by_chance
+from fl_audit.epsilon_star.intervals import empirical_interval, gather, hull_interval, parametric_draws
+from fl_audit.epsilon_star.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
+from fl_audit.epsilon_star.mixture_star import epsilon_star_mixtures, threshold_limits
+from fl_audit.errors import choice, require, require_number
+from fl_audit.notebook import html_table
+from fl_audit.rounding import interval_text
+
+_Pair = tuple[Floats, Floats]  # of members and of the population
+_Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
+_FIT_AT_MOST = 10_000
+_REPLICATES = 1000
+_MIXTURE_REPLICATES = 100
+_MIXTURE_REPLICATE_TOLERANCE = 1e-5
+_POOR_FIT = 0.05
+_LARGEST_EVALUATION, _LEAST_EVALUATION = 1000, 30
+_SETS = ("members", "population")
+
+
+@dataclass(frozen=True)
+class StarEstimate:
+    """Epsilon* of one model and what a reader needs to weigh it."""
+
+    # In nats, at least 0: over the thresholds within the cut, over all if none is, see `warnings`. Infinite where a
+    # threshold that counts separates the losses of the two sets.
+    epsilon_star: float
+    delta: float  # the delta that it is stated at
+    method: StarMethod  # how it was found
+    interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
+    confidence: float  # confidence of the interval
+    cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star`; 0 left out none
+    # Epsilon* over all thresholds. It stands in tails that no sample of losses shows, so it may be far from the truth.
+    # Infinite where there is no bound, as at delta 0 for any two different normals.
+    epsilon_star_without_cut: float
+    members: int  # number of losses of members
+    population: int  # of the population
+    attacks: LossAttacks  # what simple attacks on the losses achieve
+    # The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of a
+    # set are equal.
+    laws: _Laws | None
+    warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
+    # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
+    # any laws of losses.
+    is_lower_bound: bool = False
+
+    @property
+    def epsilon_star_within_cut(self) -> float:
+        """Epsilon* over the thresholds within the cut: the same as `epsilon_star`."""
+        return self.epsilon_star
+
+    @property
+    def interval_name(self) -> str:
+        """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
+        share = f"{100 * self.confidence:.4g} %"
+        holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
+        return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
+
+    @property
+    def cut_name(self) -> str:
+        """Which error rates count, in words."""
+        return cut_text(self.cut)
+
+    def __str__(self) -> str:
+        at_least, ends = "at least " if self.is_lower_bound else "", interval_text(*self.interval)
+        return (
+            f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g}, {self.cut_name} "
+            f"({self.interval_name} {ends}), by {self.method} from {self.members:,} and {self.population:,} losses"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the estimate as a table, for a notebook."""
+        rows = [
+            (
+                f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats",
+                f"{self.epsilon_star:.4g}",
+            ),
+            ("at delta", f"{self.delta:g}"),
+            (self.interval_name, interval_text(*self.interval)),
+            ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
+            ("losses of members and population", f"{self.members:,} and {self.population:,}"),
+        ]
+        return html_table(rows, f"Epsilon*, {self.method}", self.warnings)
+
+
+def estimate_epsilon_star(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    rng: np.random.Generator,
+    method: StarMethod | None = None,
+    confidence: float = 0.95,
+    cut: float | None = None,
+    shift: float = parametric.DEFAULT_SHIFT,
+) -> StarEstimate:
+    """Return Epsilon* of one model with its interval, warnings, and what simple attacks achieve on the same losses.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
+        With fewer than 100 of a set no value is stated, but the interval that holds for any laws; see `few_losses`.
+    delta
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    rng
+        Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
+    method
+        How error rates are found. None takes `parametric`, as the paper does, unless the two-sample test rejects its
+        fit to either set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn
+        at random.
+    confidence, cut
+        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means that of the
+        method in `fl_audit.epsilon_star.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
+    shift
+        As for `parametric_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a number is out of its range.
+    """
+    wanted = None if method is None else choice(StarMethod, "method", method)
+    parametric.require_star_delta(delta)
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
+    losses = parametric.checked_pair(in_one_axis(member_losses), in_one_axis(population_losses))
+    require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
+    if cut is not None:
+        parametric.require_cut(cut)
+    if min(each.size for each in losses) < FEWEST:
+        chosen = wanted or StarMethod.EMPIRICAL
+        return _of_few(losses, delta, chosen, confidence, DEFAULT_CUTS[chosen] if cut is None else cut)
+    numbers = _Asked(delta, confidence, cut, shift)
+    if wanted is not None:
+        return _estimate(losses, wanted, numbers, rng)[0]
+    fitted, rejected = _estimate(losses, StarMethod.PARAMETRIC, numbers, rng)
+    if not rejected:
+        return fitted
+    counted, _ = _estimate(losses, StarMethod.EMPIRICAL, numbers, rng)
+    reason = (
+        f"{rejected[0]}; the value is therefore that of empirical, which assumes no form (parametric: "
+        f"{fitted.epsilon_star:.4g} for {fitted.cut_name})"
+    )
+    return replace(counted, warnings=(reason, *rejected[1:], *counted.warnings))
+
+
+class _Asked(NamedTuple):
+    """The arguments of `estimate_epsilon_star` that every method is given."""
+
+    delta: float
+    confidence: float
+    cut: float | None
+    shift: float
+
+
+def _estimate(
+    losses: _Pair, method: StarMethod, asked: _Asked, rng: np.random.Generator
+) -> tuple[StarEstimate, tuple[str, ...]]:
+    """Return Epsilon* by one method, and what is wrong with its fits: empty where they hold, or there are none."""
+    delta, cut = asked.delta, DEFAULT_CUTS[method] if asked.cut is None else asked.cut
+    scores, laws = parametric.scores_of_pair(*losses, asked.shift), None
+    if method is StarMethod.EMPIRICAL:
+        value, beyond = (float(empirical_epsilon_star(*losses, delta, limit)) for limit in (cut, 0.0))
+        interval = empirical_interval(*losses, delta, cut, asked.confidence)
+    elif not all(np.ptp(each) > 0 for each in scores):
+        # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
+        value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, asked.shift, cut))
+        interval = (value, value)
+    else:
+        laws = _laws(scores, method, rng)
+        value, beyond = (_of_laws(laws, delta, limit, method) for limit in (cut, 0.0))
+        interval = (value, value)
+        if math.isfinite(value):
+            if method is StarMethod.PARAMETRIC:
+                draws = parametric_draws(gather(*losses), delta, asked.shift, _REPLICATES, rng, cut)
+            else:
+                draws = _mixture_draws(scores, laws, delta, cut, rng)
+            interval = hull_interval(value, draws, asked.confidence)
+    warnings = tuple(_warnings(losses, laws, delta, cut, value, method))
+    fits = zip(_SETS, scores, laws or (), strict=False)
+    poor = tuple(said for name, each, law in fits for said in _poor_fit(name, each, law, method, rng))
+    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
+    found = StarEstimate(
+        value,
+        delta,
+        method,
+        interval,
+        asked.confidence,
+        cut,
+        max(value, beyond),
+        *sizes,
+        attacks,
+        laws,
+        warnings + poor + chance,
+    )
+    return found, poor
+
+
+def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
+    """Return what can be said of few losses: an interval that holds for any laws, and no value within it."""
+    low, high = empirical_interval(*losses, delta, cut, confidence)
+    # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
+    interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
+    fewest = min(zip((each.size for each in losses), _SETS, strict=True))
+    said = (
+        f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
+    )
+    warnings = [
+        f"{said} from one law mostly show a value above 1, so only the interval that holds for any laws is stated"
+    ]
+    warnings += _equal_losses(losses)
+    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    shown = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
+    return StarEstimate(low, delta, method, *shown, is_lower_bound=True)
+
+
+def _by_chance(
+    value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
+) -> list[str]:
+    """Return a warning where so many losses give as large a value by chance, otherwise none."""
+    if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
+        return []
+    return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
+
+
+def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
+    if method is StarMethod.PARAMETRIC:
+        one, zero = (mixtures.normal(float(each.mean()), float(each.std())) for each in scores)
+    else:
+        one, zero = (mixtures.choose_mixture(_some(each, rng), rng) for each in scores)
+    return one, zero
+
+
+def _of_laws(laws: _Laws, delta: float, cut: float, method: StarMethod) -> float:
+    """Return Epsilon* of fitted laws; for two normals there is a closed form."""
+    if method is StarMethod.MIXTURE:
+        return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
+    one, zero = laws
+    return float(parametric.epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
+
+
+def _some(scores: Floats, rng: np.random.Generator) -> Floats:
+    """Return at most as many scores as a mixture is fitted to."""
+    return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
+
+
+def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, cut: float, rng: np.random.Generator) -> Floats:
+    """Return bootstrap estimates: mixtures keep their number of components and are refitted from the original fit."""
+    found = []
+    used = [_some(each, rng) for each in scores]
+    for _ in range(_MIXTURE_REPLICATES):
+        drawn = [rng.choice(each, each.size) for each in used]
+        if not all(np.ptp(each) > 0 for each in drawn):
+            found.append(math.inf)
+            continue
+        pairs = zip(drawn, laws, strict=True)
+        one, zero = (mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in pairs)
+        found.append(epsilon_star_mixtures(one, zero, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
+    return np.array(found)
+
+
+def _warnings(
+    losses: _Pair, laws: _Laws | None, delta: float, cut: float, value: float, method: StarMethod
+) -> list[str]:
+    """Return what speaks against the value, in words."""
+    found = _equal_losses(losses)
+    if math.isinf(value) and laws is not None and delta == 0:
+        instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
+        found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
+    elif math.isinf(value) and method is StarMethod.EMPIRICAL:
+        found.append("unbounded: a threshold tells more than delta of one set apart without an error")
+    elif math.isinf(value):
+        found.append("unbounded: a set of equal losses is told apart by a threshold beside it")
+    if laws is not None and cut and threshold_limits(*laws, cut) is None:
+        found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
+    if method is StarMethod.EMPIRICAL and cut * min(each.size for each in losses) < 1:
+        found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
+    return found
+
+
+def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
+    """Return the p-value of the two-sample test of appendix 8.2 for a fit; None where there are too few scores for it.
+
+    Parameters
+    ----------
+    scores, components, rng
+        Of one set, shape (n,); normals in the mixture, 1 for a normal; splits the scores and draws from the fit.
+    """
+    size = min(_LARGEST_EVALUATION, scores.size // 2)
+    used = _some(scores, rng)
+    if size < _LEAST_EVALUATION or np.unique(used).size < _LEAST_EVALUATION:
+        return None
+    return mixtures.ks_check(used, min(components, mixtures.MOST_COMPONENTS), size, rng)
+
+
+def fit_is_rejected(p_value: float | None) -> bool:
+    """Return whether a fit with this p-value, None for one that was not tested, is not to be relied on."""
+    return p_value is not None and p_value <= _POOR_FIT
+
+
+def _equal_losses(losses: _Pair) -> list[str]:
+    named = zip(_SETS, losses, strict=True)
+    return [
+        f"all losses of {name} are equal: their law says nothing about other records"
+        for name, x in named
+        if np.ptp(x) == 0
+    ]
+
+
+def _poor_fit(
+    name: str, scores: Floats, law: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
+) -> list[str]:
+    """Return a warning where the fit to a set is rejected, otherwise none."""
+    p_value = fit_p_value(scores, law.components, rng)
+    if not fit_is_rejected(p_value):
+        return []
+    kind = "a normal" if law.components == 1 else f"a mixture of {law.components} normals"
+    advice = "" if method is StarMethod.PARAMETRIC else "; compare --method empirical"
+    return [f"scores of {name} do not look like {kind} (two-sample KS p = {p_value:.2g}){advice}"]

@@ -1,0 +1,313 @@
+"""What evidence starts from: the tables of a finished run, and the facts about what was promised and played."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.audits.canaries.canaries import CanaryFacts
+from fl_audit.audits.identifiability.laws import bound_in_other, increments_of
+from fl_audit.audits.membership.achieved import OneTargetScores, one_target_scores
+from fl_audit.audits.reconstruction.reconstruction import Drawn, ranks_of_truth
+from fl_audit.epsilon_star.epsilon_star import StarSettings
+from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.public import PublicGame
+from fl_audit.federation.randomised import RecordClaim
+from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
+from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
+from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.residuals import Residuals
+
+_TARGET_NOISE = ("noise_squares", "noise_rounds")
+_ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that float32 explains
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was promised and played: the one place in which a report reads the release law."""
+
+    game: PublicGame  # what every party knew
+    guarantee: Guarantee | None  # what was promised; None where nothing was
+    prior: float  # the insider's belief in D before the first release, above 0 and below 1
+    confidence: float  # confidence of the intervals, above 0 and below 1
+    neighbour: str  # which pair of training sets was audited, as the configuration names it
+    star: StarSettings | None  # how Epsilon* was computed; None where it was turned off
+    configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
+    record_claim: RecordClaim | None = None  # what randomising promises each record; None where none is randomised
+    crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
+    commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
+    canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
+    drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
+    # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
+    looks: tuple[int, ...] = ()
+    look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
+    most_records: int = 1  # records that one person has at most, as far as columns tell
+
+    @property
+    def has_promise(self) -> bool:
+        """Whether there is any noise, and with it a promise."""
+        return self.guarantee is not None
+
+    @property
+    def relation(self) -> Adjacency:
+        """How the two training sets differ."""
+        return self.game.law.adjacency
+
+    @property
+    def units(self) -> int:
+        """How many records, or clients, the promise protects."""
+        return self.game.records if self.relation.unit is Unit.RECORD else self.game.clients
+
+    @property
+    def global_sensitivity(self) -> float:
+        """Largest L2 change of a first round's clipped sum between neighbours; infinite without clipping."""
+        return self.relation.sensitivity_of_sum(self.game.law.clipping_norm)
+
+    @property
+    def effective_noise_multiplier(self) -> float:
+        """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
+        return effective_noise_multiplier(self.game.law.noise, self.game.standpoint)
+
+    @property
+    def largest_difference(self) -> float:
+        """Largest difference that one round may show the insider; above the sensitivity where noise is correlated.
+
+        Correlated noise is whitened, and a whitened round holds the contributions of earlier rounds too.
+        """
+        if not (law := self.game.law).adds_noise:
+            return self.global_sensitivity
+        return self.global_sensitivity * (self.effective_noise_multiplier / law.round_multiplier(self.game.standpoint))
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a round is made of a secret sample of the units."""
+        return self.game.law.sampling_rate < 1
+
+    @property
+    def is_amplified(self) -> bool:
+        """Whether the promise counts on secret samples of records: those of the rounds, or of the steps of clients."""
+        return self.guarantee is not None and self.guarantee.sampling_rate < 1
+
+    @property
+    def belief_bounds(self) -> dict[int, float]:
+        """The belief bound by bit: for D where D was used (1), for D' where it was not (0); empty without a promise."""
+        if self.guarantee is None:
+            return {}
+        bound = self.guarantee.belief_bound
+        return {1: bound, 0: bound_in_other(bound, self.prior)}
+
+    @property
+    def mu(self) -> float:
+        """Promised Gaussian-DP parameter; infinite where nothing is promised.
+
+        With sampling it is that of an insider who sees who takes part.
+        """
+        return math.inf if self.guarantee is None else self.guarantee.mu
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run, with its tables as arrays in which worlds and rounds are in one order."""
+
+    facts: RunFacts  # what was promised and played
+    tables: RunTables  # what came out
+    timing: Timing = field(default_factory=Timing)  # how long it took
+    provenance: Provenance | None = None  # where it comes from; None where that was not noted
+    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return len(self.tables.worlds)
+
+    @property
+    def chosen_releases(self) -> tuple[int, int] | None:
+        """First and last of the releases that early stopping chose as final models; None without early stopping."""
+        if "chosen_release" not in (table := self.tables.worlds):
+            return None
+        return int(table["chosen_release"].min()), int(table["chosen_release"].max())
+
+    @cached_property
+    def bits(self) -> Flags:
+        """Whether D was used, shape (worlds,)."""
+        bits: Flags = self.tables.worlds["bit"].to_numpy() == 1
+        return bits
+
+    @property
+    def has_both_bits(self) -> bool:
+        """Whether D was used in some worlds, and D' in others."""
+        return bool(self.bits.any() and not self.bits.all())
+
+    @cached_property
+    def log_odds(self) -> Floats:
+        """Log-odds of D against D' after the last round, without the prior, shape (worlds,); NaN without insider."""
+        return self.tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def towards_truth(self) -> Floats:
+        """Final log-odds of the dataset that was really used, without the prior, shape (worlds,)."""
+        return np.where(self.bits, self.log_odds, -self.log_odds)
+
+    @property
+    def has_insider(self) -> bool:
+        """Whether the insider was asked about the releases."""
+        return bool(np.any(~np.isnan(self.log_odds)))
+
+    @cached_property
+    def insider_scores(self) -> Floats | None:
+        """What the insider scored each world, shape (worlds,), where it has no log-odds; None elsewhere."""
+        table = self.tables.worlds
+        return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
+
+    @cached_property
+    def target_scores(self) -> OneTargetScores | None:
+        """Log-odds of one target of every world, in the game of membership; None elsewhere, or without insiders."""
+        table = self.tables.targets
+        if table is None or "log_odds" not in table or self.facts.game.exactly_one:
+            return None
+        shape = (self.worlds, -1)
+        membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
+        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
+        return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
+
+    @property
+    def can_compare_targets(self) -> bool:
+        """Whether attacks can be measured: there are two worlds, and one has a member and another target."""
+        if (table := self.tables.targets) is None or self.worlds < 2:
+            return False
+        inside = table.groupby("world")["is_in"].agg(["any", "all"])
+        return bool((inside["any"] & ~inside["all"]).any())
+
+    @property
+    def target_noise(self) -> NoiseAlong | None:
+        """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
+
+        None where it was not measured, as in batches of an older version.
+        """
+        table, drawn = self.tables.targets, self.target_scores
+        if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
+            return None
+        is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(self.worlds, -1)
+        at = np.arange(self.worlds), is_in.argmax(axis=1) if drawn is None else drawn.targets
+        squares, rounds = (table[name].to_numpy().reshape(self.worlds, -1)[at] for name in _TARGET_NOISE)
+        return NoiseAlong(squares, rounds.astype(np.int64), is_in[at])
+
+    @cached_property
+    def candidate_ranks(self) -> Integers | None:
+        """Place of the truth among the candidates, (worlds,), in the game of reconstruction; None elsewhere."""
+        table = self.tables.targets
+        if table is None or "log_odds" not in table or not self.facts.game.exactly_one:
+            return None
+        log_odds, truth = self.candidates
+        with np.errstate(divide="ignore"):
+            prior = np.log(self.facts.game.prior_of_candidates)
+        return ranks_of_truth(log_odds + prior, truth)
+
+    @property
+    def candidates(self) -> tuple[Floats, Integers]:
+        """Log-odds of each candidate against nobody, (worlds, candidates), and the true one; game of reconstruction."""
+        table, shape = self.tables.targets, (self.worlds, -1)
+        assert table is not None, "the game of reconstruction has candidates"
+        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
+
+    @cached_property
+    def signal(self) -> Floats:
+        """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
+        sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
+        return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
+
+    @cached_property
+    def increments(self) -> Floats:
+        """What each round added to the log-odds of D against D', shape (worlds, rounds)."""
+        if "increment" in self.tables.rounds:
+            return self.by_world("increment")
+        return increments_of(self.by_world("log_odds"))  # runs of an older version kept cumulated log-odds only
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What the insider measured, for the tests of the verdict."""
+        residuals = self.tables.residuals
+        return Measured(
+            members=self.bits,
+            increments=self.increments,
+            sensitivity=self.by_world("local_sensitivity"),
+            sigma=self.by_world("sigma"),
+            noise_multiplier=self.facts.game.law.round_multiplier(self.facts.game.standpoint),
+            residuals=None if residuals is None else Residuals.of_table(residuals),
+            scores=self.scores,
+            largest_mu=self.facts.mu if math.isfinite(self.facts.mu) else None,
+        )
+
+    @property
+    def scores(self) -> Floats | None:
+        """The noise along the direction in which D and D' differ, as normal scores under the truth, (worlds, rounds).
+
+        None where it follows from the increments, which are Gaussian there.
+        """
+        if "score_present" not in self.tables.rounds:
+            return None
+        return np.where(self.bits[:, None], self.by_world("score_present"), self.by_world("score_absent"))
+
+    def by_world(self, column: str) -> Floats:
+        """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""
+        table = self.tables.rounds.pivot(index="world", columns="round", values=column)
+        return table.loc[self.tables.worlds["world"]].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def accounted_signal(self) -> Floats:
+        """mu_i of everything that a round releases, the bits behind an adaptive norm included, (worlds, rounds)."""
+        law, standpoint = self.facts.game.law, self.facts.game.standpoint
+        if not law.is_adaptive:
+            return self.signal
+        both, alone = 1 / law.promised_multiplier(standpoint), 1 / law.round_multiplier(standpoint)
+        return np.where(self.signal > 0, np.sqrt(self.signal**2 + both**2 - alone**2), 0.0)
+
+    @cached_property
+    def has_exact_final_law(self) -> bool:
+        """Whether the final log-odds follow one law, that of the claim.
+
+        They do where D and D' differ by as much as the claim allows, in all worlds and rounds: under local scaling
+        without rounds whose noise was raised to the floor, and elsewhere only for a record that is always clipped.
+        """
+        law, standpoint = self.facts.game.law, self.facts.game.standpoint
+        # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
+        if not self.facts.has_promise or not self.has_insider or not law.weighs_exactly or law.is_adaptive:
+            return False
+        if not law.is_sampled:
+            return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.facts.mu))
+        largest = self.signal * law.round_multiplier(standpoint) >= 1 - _ROUNDING
+        return bool(np.all(largest | (standpoint.sees_participation & (self.signal == 0))))
+
+    @property
+    def has_normal_final_law(self) -> bool:
+        """Whether that law is normal, N(+-mu^2/2, mu^2)."""
+        return self.has_exact_final_law and not self.facts.is_sampled
+
+    @cached_property
+    def has_even_rounds(self) -> bool:
+        """Whether that law is normal and every round adds the same share of mu^2 to it."""
+        even = self.facts.mu / math.sqrt(self.facts.game.rounds)
+        return self.has_normal_final_law and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
+
+    @cached_property
+    def largest_laws(self) -> dict[int, LogOddsLaw]:
+        """The laws of the final log-odds of D against D' by bit, if D and D' differed by as much as the claim allows.
+
+        Empty where no such law is known.
+        """
+        if (promise := self.facts.guarantee) is None or not self.facts.game.law.weighs_exactly:
+            return {}
+        truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
+        events, adjacency = promise.claim.events, promise.adjacency
+        return {bit: log_odds_law(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

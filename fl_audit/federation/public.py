@@ -1,0 +1,224 @@
+"""The public game: what every party of a federation knows, as one small value.
+
+It travels in messages and stands in every run directory. Whoever holds it and the data files derives the same records,
+neighbours, shards and model. It holds no secret: bits and noise come from the challenger's seed.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
+from fl_audit.arrays import Floats, Integers
+from fl_audit.data.catalogue import DataSpec
+from fl_audit.data.partition import PartitionScheme
+from fl_audit.data.randomisers import RecordRandomiser
+from fl_audit.device import Device
+from fl_audit.errors import require
+from fl_audit.federation.membership import WhoIsIn
+from fl_audit.federation.seen import View, _require_view
+from fl_audit.learning.frozen_cores import CoreWeights
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, InsideTraining, NoiseScaling
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
+
+
+@dataclass(frozen=True)
+class PublicGame:
+    """What every party of a federation knows."""
+
+    data: DataSpec  # the source of records
+    data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
+    records: int  # n, size of the training set D
+    test_records: int  # number of held-out records on which accuracy is measured
+    # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
+    # test records do.
+    population_records: int
+    clients: int  # number of data owners, at least 2 (a victim and an insider)
+    partition: PartitionScheme  # how D is divided among the clients
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
+    pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
+    model: str  # name of the model
+    law: ReleaseLaw  # what a round releases
+    rounds: int  # k, number of rounds
+    view: View  # what clients see of a round
+    threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
+    device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
+    with_insider: bool = True  # whether the insider is asked about the releases. Without it a law may make no promise.
+    standpoint: Standpoint = CLIENT_ALONE  # from where the insider looks
+    insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
+    # How many units are in with probability 1/2 in each world, independently: 1 in the game of identifiability, whose
+    # target is that of the pair; from 2 in the game of membership, whose pair names the first of them.
+    targets: int = 1
+    # How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
+    # targets' losses up; 0 is an honest one.
+    ascent: float = 0.0
+    # Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are the
+    # candidates of the game of reconstruction.
+    exactly_one: bool = False
+    # How likely each of these candidates is before anything is seen: positive or 0, with a sum of 1, as many as there
+    # are targets. Empty where all are equally likely.
+    candidate_prior: tuple[float, ...] = ()
+    # The column whose values are the candidates: the differing record has one of them in each world. None where the
+    # candidates are units of D.
+    candidate_column: str | None = None
+    weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
+    # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
+    # is its secret, so nobody else can recompute what it contributes, and there is no insider.
+    randomiser: RecordRandomiser | None = None
+    # How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
+    # or, where clients train privately, records of the client that holds the first target. 0 plays another game.
+    canaries: int = 0
+
+    def __post_init__(self) -> None:
+        fewest = 1 if self.plays_membership and not self.with_insider else 2
+        who = "" if fewest == 1 else " (a victim and an insider)"
+        require(self.clients >= fewest, f"clients is {self.clients}: accepted are {fewest} and more{who}")
+        require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
+        require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
+        most, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
+        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most}, all clients but the victim")
+        if self.pair.crafted is not None:
+            self._require_craftable()
+        if self.plays_membership:
+            self._require_membership()
+        if self.canaries > 0:
+            self._require_canaries()
+        if self.randomiser is not None:
+            self._require_randomisable(self.randomiser.kind)
+        _require_view(self.view, self.law)
+        noise = self.law.noise
+        if isinstance(noise, CorrelatedGaussian):
+            found = f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}"
+            require(noise.rounds == self.rounds, f"{found}: accepted is the same")
+        if isinstance(noise, InsideTraining) and self.standpoint.place is Place.CLIENT:
+            most, colluders = self.clients - 2, self.standpoint.colluders
+            found = f"colluders is {colluders} and there are {self.clients} clients"
+            require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
+        if self.with_insider:
+            require_weighable(self.law, self.standpoint)
+        else:
+            is_global = self.law.scaling is NoiseScaling.GLOBAL
+            require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+
+    @property
+    def plays_membership(self) -> bool:
+        """Whether many targets are in or out, and not one; the candidates of the game of reconstruction are such."""
+        return self.targets > 1
+
+    @property
+    def records_held(self) -> int:
+        """How many records the owners hold, those among them that are in no world together."""
+        return self.records + (0 if self.candidate_column is None else self.targets - 1)
+
+    @property
+    def prior_of_candidates(self) -> Floats:
+        """How likely each target is, where exactly one is in, before anything is seen; float64 (targets,)."""
+        return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes a federation has: its clients, and those that send canaries and nothing else."""
+        return self.clients + (0 if isinstance(self.law.contribution, PrivateTraining) else self.canaries)
+
+    def is_canary(self, client: int) -> bool:
+        """Whether a node sends a canary and nothing else."""
+        return client >= self.clients
+
+    @property
+    def who_is_in(self) -> WhoIsIn:
+        """Which targets are in a world."""
+        if self.canaries > 0:
+            return WhoIsIn.ALL
+        return WhoIsIn.EXACTLY_ONE if self.exactly_one else WhoIsIn.BY_COINS
+
+    @property
+    def is_secretly_sampled(self) -> bool:
+        """Whether the insider does not see in which rounds the differing unit takes part."""
+        return self.law.is_sampled and not self.standpoint.sees_participation
+
+    @property
+    def clients_draw(self) -> bool:
+        """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
+        return self.law.clients_add_noise or self.randomiser is not None
+
+    def _require_craftable(self) -> None:
+        """Refuse a crafted record where the differing unit is none, or where many targets are."""
+        adjacency = self.law.adjacency
+        of_one = adjacency.unit is Unit.RECORD and not self.plays_membership
+        require(of_one, "the neighbour is crafted: accepted is the game of identifiability about a record")
+        is_replaced = adjacency.relation is Relation.REPLACE or self.pair.opposite is None
+        require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
+
+    def _require_randomisable(self, name: str) -> None:
+        """Refuse what does not go with randomised records."""
+        found = f"insider is true with randomiser = '{name}', whose draws are every owner's secret"
+        why = "and the insider's log-odds are not known there"
+        require(not self.with_insider, f"{found}, {why}: accepted in [audit] is insider = false")
+        is_private, found = isinstance(self.law.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
+        require(not is_private, f"{found} with randomiser = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
+
+    def _require_membership(self) -> None:
+        """Refuse what the game of membership is not played with."""
+        law, game = self.law, "game = 'reconstruction'" if self.exactly_one else "game = 'membership'"
+        accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
+        found = f"adjacency is '{law.adjacency}' with {game}, whose targets come or go"
+        require(law.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
+        is_private = isinstance(law.contribution, PrivateTraining)
+        require(not is_private, f"strategy is 'dp-sgd-clients' with {game}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+        is_global = law.scaling is NoiseScaling.GLOBAL
+        require(is_global, f"sensitivity is 'local' with {game}, where every target has its own: accepted is 'global'")
+        alone = self.standpoint.place is Place.CLIENT and self.standpoint.colluders == 0 and self.insiders == 1
+        require(alone, f"{game} has one insider, a client without colluders: leave out place, colluders and insiders")
+        shares, found = self.prior_of_candidates, f"candidates have the shares {self.candidate_prior}"
+        is_law = self.exactly_one or not self.candidate_prior
+        is_law &= len(shares) == self.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
+        accepted = f"accepted are {self.targets} numbers from 0 with a sum of 1, in the game of reconstruction"
+        require(is_law, f"{found}: {accepted}")
+        if self.candidate_column is not None:
+            of_records = law.unit is Unit.RECORD and self.exactly_one and self.randomiser is None
+            accepted = "accepted are records that are not randomised, in the game of reconstruction"
+            require(of_records, f"the values of {self.candidate_column} are candidates: {accepted}")
+        if self.ascent > 0:
+            of_records = isinstance(law.contribution, RecordGradients) and law.unit is Unit.RECORD
+            require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
+
+    def _require_canaries(self) -> None:
+        """Refuse what the game of one run is not played with."""
+        law, game = self.law, "game = 'one-run'"
+        found = f"private is false with {game}, which holds noise against a promise"
+        require(law.adds_noise, f"{found}: set private = true")
+        alone = not self.with_insider and self.insiders == 1 and self.standpoint.colluders == 0
+        require(alone, f"{game} has one observer, who weighs no pair: leave out insider, insiders and colluders")
+        known = isinstance(law.noise, CentralGaussian | InsideTraining) and law.scaling is NoiseScaling.GLOBAL
+        require(known, f"{game} reads fresh noise of a known scale in every round: accepted are central noise with "
+            "sensitivity 'global', and noise inside training")  # fmt: skip
+        by_server = self.standpoint.place is Place.SERVER and not isinstance(law.contribution, PrivateTraining)
+        require(not by_server, f"place is 'server' with {game}, which would see every canary: accepted is 'client'")
+
+    def cohort(self, server_round: int) -> Integers | None:
+        """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""
+        match self.law.participation:
+            case FixedCohort() as cohorts:
+                return cohorts.members(self.data_seed, server_round)
+            case Everybody() | PoissonSampling():
+                return None
+            case _:
+                assert_never(self.law.participation)
+
+    def to_json(self) -> str:
+        """Return the game as JSON."""
+        return _ADAPTER.dump_json(self).decode()
+
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def from_json(text: str) -> "PublicGame":
+        """Return the game that `to_json` wrote; every message of a run brings the same, so it is read once."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(PublicGame)

@@ -1,0 +1,121 @@
+"""Games on their way to clients: each process is sent what its clients may have, and reads no file of data.
+
+What all clients share of a game is sent once; what one holds goes only where a call of that client goes. So a machine
+that takes part needs neither the data nor the modules of the user, and a data owner has its own shard.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fl_audit.arrays import Floats32, Integers
+from fl_audit.device import require_device
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.game import Game, bring, load_game
+from fl_audit.federation.public import PublicGame
+from fl_audit.learning.frozen_cores import VggCore
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.stacked import StackedModel
+
+
+@dataclass(frozen=True)
+class SentExamples:
+    """Examples as arrays."""
+
+    features: Floats32  # (n, *shape)
+    labels: Integers  # (n,)
+
+    @classmethod
+    def of(cls, examples: Examples) -> "SentExamples":
+        """Return examples on their way."""
+        return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy())
+
+    def arrived(self, public: PublicGame) -> Examples:
+        """Return the examples again."""
+        features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
+        return Examples(features, labels)
+
+
+@dataclass(frozen=True)
+class SentGame:
+    """What the clients of some processes have in common."""
+
+    public: str  # the public game, as JSON
+    shards: Integers  # indices of D, client after client: the division of D is public
+    sizes: Integers  # how many of them each client has
+    victim: int  # this, classes and core as of `Game`
+    classes: int
+    feature_shape: tuple[int, ...]  # of one example, as the model reads it
+    core: VggCore | None
+    training: SentExamples  # D, for those who know all of it; empty for others
+    replacement: SentExamples | None  # what stands in D' for the differing unit, for those who hold or know it
+
+    def __call__(self) -> None:
+        """Have this process play the game, without data but those that came with it."""
+        public = PublicGame.from_json(self.public)
+        require_device(public.device)
+        bring(
+            Game(
+                public=public,
+                training=self.training.arrived(public),
+                replacement=None if self.replacement is None else self.replacement.arrived(public),
+                shards=tuple(np.split(self.shards, np.cumsum(self.sizes)[:-1])),
+                victim=self.victim,
+                held_out=None,
+                classes=self.classes,
+                model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes), is_checked=True),
+                core=self.core,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class SentShard:
+    """What one client holds."""
+
+    public: str  # the public game, as JSON
+    client: int
+    shard: SentExamples  # its records
+    raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
+
+    def __call__(self) -> None:
+        """Let the game in this process have it."""
+        game = load_game(PublicGame.from_json(self.public))
+        game.receive(self.client, self.shard.arrived(game.public), self.raw)
+
+
+def sent_game(game: Game, knows_all: bool, knows_differing: bool) -> SentGame:
+    """Return what clients have in common.
+
+    Parameters
+    ----------
+    game, knows_all, knows_differing
+        The game, with its data; whether they know D, as insiders do; and whether they know what stands in the place of
+        the differing unit, as its owner does, and insiders do.
+    """
+    replacement = game.replacement if knows_all or knows_differing else None
+    training = game.training if knows_all else game.training.take(np.empty(0, np.int64))
+    return SentGame(
+        public=game.public.to_json(),
+        shards=np.concatenate(game.shards),
+        sizes=np.array([len(shard) for shard in game.shards]),
+        victim=game.victim,
+        classes=game.classes,
+        feature_shape=game.model.feature_shape,
+        core=game.core if game.raw is not None else None,
+        training=SentExamples.of(training),
+        replacement=None if replacement is None else SentExamples.of(replacement),
+    )
+
+
+def sent_shard(game: Game, client: int) -> SentShard:
+    """Return what a client holds.
+
+    Parameters
+    ----------
+    game, client
+        The game, with its data, and the number of the client.
+    """
+    raw, shard = None if game.raw is None else game.raw_features(client), game.training.take(game.shards[client])
+    return SentShard(game.public.to_json(), client, SentExamples.of(shard), raw)

@@ -1,0 +1,338 @@
+"""Lower bounds on epsilon from the scores of any attack, each with its assumption and the most that it could show.
+
+A score is higher where the attack rather believes in a member; log-odds are best. What is bounded is the epsilon of
+(epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta, from independent scores that
+are alike within their group. All methods but `gaussian-shift` choose a threshold and a direction on a fifth of the
+scores and measure on the others (`split`); they depend on ranks alone and keep infinite scores.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from fl_audit.arrays import Floats, finite, in_one_axis
+from fl_audit.errors import InputError, choice, require, require_number
+from fl_audit.notebook import html_table
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.shift import detectable_shift, gaussian_shift
+from fl_audit.statistics.split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
+from fl_audit.statistics.thresholds import Counts, bound_of, chosen_rule
+
+_DETECTION_POWER = 0.9
+_NEAR_CEILING = 0.95
+# Probability, about, of each warning about continuous scores where the assumption holds. Warnings gate nothing: a bound
+# on scores that pass may still err.
+_FALSE_ALARM = 0.001
+_LEAST, _LEAST_COUNT, _SHAPIRO_LIMIT = 8, 5, 5000
+_DISTINCT_SHARE, _TAIL = 0.9, 0.1
+_CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
+_DETECTABLE = (
+    "the smallest true epsilon that would be certified to exceed 0 with probability 0.9; this method has no ceiling"
+)
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound on epsilon and what a reader needs to weigh it."""
+
+    epsilon: float  # the bound, at least 0; 0 certifies nothing
+    method: BoundMethod  # how it was computed
+    delta: float  # the bound is on epsilon at this delta
+    # Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes` the
+    # posterior probability.
+    confidence: float
+    assumption: str  # what it rests on, in words
+    # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
+    # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
+    limit_of_detection: float
+    limit_meaning: str  # which of the two, in words
+    members: int  # number of scores of members, those that chose the threshold included
+    nonmembers: int  # number of scores of nonmembers, those that chose it included
+    warnings: tuple[str, ...] = ()  # what speaks against the assumption or limits the bound, in words; may be empty
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon at least {self.epsilon:.4g} at delta {self.delta:g} with confidence {self.confidence:g}, by "
+            f"{self.method} from {self.members:,} and {self.nonmembers:,} scores; limit of detection "
+            f"{self.limit_of_detection:.4g}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the bound as a table, for a notebook."""
+        rows = [
+            ("epsilon at least", f"{self.epsilon:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            ("confidence" if self.method.has_confidence else "credibility", f"{self.confidence:g}"),
+            ("limit of detection", f"{self.limit_of_detection:.4g}"),
+            ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
+        ]
+        return html_table(rows, f"Lower bound on epsilon, {self.method}", (self.assumption, *self.warnings))
+
+
+def bound_json(bound: LowerBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values; infinite numbers are None."""
+    head = {"epsilon": finite(bound.epsilon), "delta": bound.delta, "method": str(bound.method)}
+    limit = {"limit_of_detection": finite(bound.limit_of_detection), "limit_meaning": bound.limit_meaning}
+    said = {"assumption": bound.assumption, "warnings": list(bound.warnings)}
+    return head | {"confidence": bound.confidence} | limit | said
+
+
+def epsilon_lower_bound(
+    member_scores: NDArray[np.floating],
+    nonmember_scores: NDArray[np.floating],
+    delta: float,
+    confidence: float = 0.95,
+    method: BoundMethod = BoundMethod.CLOPPER_PEARSON,
+) -> LowerBound:
+    """Return a lower bound on epsilon at delta from an attack's scores.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Scores of the games in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
+        Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
+    delta, confidence, method
+        Delta is at least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is
+        infinite; the confidence is above 0.5, below 1; and the method is how the bound is found.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, a group is empty, a score is not a number, or the method cannot take the scores
+        (`gaussian-shift`: infinite ones, or two groups that are constant at different values).
+
+    Examples
+    --------
+    >>> scores = np.arange(100.0)
+    >>> round(epsilon_lower_bound(scores + 100, scores, 0.0).epsilon, 2)
+    3.05
+    >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
+    0.0
+    """
+    return _bound(choice(BoundMethod, "method", method), _splits_of(member_scores, nonmember_scores), delta, confidence)
+
+
+def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: float) -> LowerBound:
+    require_number("delta is", delta, "numbers from 0 to below 1")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
+    members, nonmembers, level = splits.members, splits.nonmembers, 1 - confidence
+    if method.needs is not ScoreLaw.ANY:
+        reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
+        require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
+    match method:
+        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+            epsilon, warnings = _by_threshold(method, splits, delta, level), tuple[str, ...]()
+        case BoundMethod.GDP:
+            epsilon = _by_threshold(method, splits, delta, level)
+            warnings = _gaussian_tradeoff_warnings(members, nonmembers)
+        case BoundMethod.GAUSSIAN_SHIFT:
+            epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
+            warnings = _normality_warnings(members, nonmembers)
+        case _:
+            assert_never(method)
+    n1, n0 = int(members.size), int(nonmembers.size)
+    limit = bound_limit(method, n1, n0, delta, confidence)
+    meaning = _DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING
+    warnings += _reach(method, epsilon, limit, min(n1, n0))
+    return LowerBound(epsilon, method, delta, confidence, method.assumption, limit, meaning, n1, n0, warnings)
+
+
+def all_bounds(
+    member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, law: ScoreLaw
+) -> tuple[LowerBound, ...]:
+    """Return the bounds that are valid for what is known of the scores, in the order of `BoundMethod`.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores, delta, confidence
+        As for `epsilon_lower_bound`.
+    law
+        What is known of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and `gaussian-shift`
+        are left out. The latter is also left out where it cannot take the scores.
+
+    Raises
+    ------
+    InputError
+        As `epsilon_lower_bound`, but not for what only `gdp` or `gaussian-shift` refuse.
+    """
+    found, splits = [], _splits_of(member_scores, nonmember_scores)
+    for method in BoundMethod:
+        if not method.is_valid_under(law) or (delta == 0 and method.needs is not ScoreLaw.ANY):
+            continue
+        try:
+            found.append(_bound(method, splits, delta, confidence))
+        except InputError:
+            if method is not BoundMethod.GAUSSIAN_SHIFT:
+                raise
+    return tuple(found)
+
+
+def applicable_bounds(
+    member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating], delta: float, confidence: float
+) -> tuple[LowerBound, ...]:
+    """Return the bounds of all methods that can take these scores, whatever is known of them.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores, delta, confidence
+        As for `epsilon_lower_bound`.
+
+    Raises
+    ------
+    InputError
+        If no method can take them.
+    """
+    found, refusals, splits = [], [], _splits_of(member_scores, nonmember_scores)
+    for method in BoundMethod:
+        try:
+            found.append(_bound(method, splits, delta, confidence))
+        except InputError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
+    """Return the limit of detection of a method, see `LowerBound`, for so many scores.
+
+    Parameters
+    ----------
+    method, members, nonmembers, delta, confidence
+        How the bound is computed; numbers of scores of either group, at least 1; as for `epsilon_lower_bound`.
+    """
+    level = 1 - confidence
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        return gdp_epsilon(delta, detectable_shift(members, nonmembers, 0.0, level, _DETECTION_POWER))
+    if min(members, nonmembers) < 2:
+        return 0.0
+    n1, n0 = (n - number_that_chooses(n) for n in (members, nonmembers))
+    perfect = (Counts(n1, n1, 0, n0), Counts(n0, n0, 0, n1))
+    return max(bound_of(method, counts, delta, level) for counts in perfect)
+
+
+def _checked(scores: NDArray[np.floating], who: str) -> Floats:
+    """Return the scores as float64 of one axis, or refuse them."""
+    array = np.asarray(in_one_axis(scores), dtype=np.float64)
+    require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
+    require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
+    wrong = np.flatnonzero(np.isnan(array))
+    if wrong.size:
+        require(False, f"score {wrong[0]} of {who} is nan: accepted are numbers")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class _Splits:
+    """Scores, and their splits, which several methods measure on and which take longer than all the rest."""
+
+    members: Floats
+    nonmembers: Floats
+    of: Callable[[bool], list[ScoreSplit]]  # by whether equal scores get ranks of their own
+
+
+def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
+    """Return scores with their splits, each computed when it is first asked for; or refuse the scores."""
+    members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
+
+    @lru_cache
+    def of(break_ties: bool) -> list[ScoreSplit]:
+        numbers = range(number_of_splits(members, nonmembers))
+        return [split_scores(members, nonmembers, break_ties, number) for number in numbers]
+
+    return _Splits(members, nonmembers, of)
+
+
+def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
+    """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
+    if min(scores.members.size, scores.nonmembers.size) < 2:
+        return 0.0
+    splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
+    if splits[0].values < 2:
+        return 0.0
+    return float(np.median([bound_of(method, chosen_rule(method, one, delta, level), delta, level) for one in splits]))
+
+
+def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
+    """Return warnings about what so many scores can show."""
+    if fewest < 2:
+        return ("a group has a single score: nothing can be certified",)
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        return ()
+    if limit == 0:
+        return ("too few scores: nothing could be certified even if they separated perfectly",)
+    if math.isfinite(limit) and epsilon >= _NEAR_CEILING * limit:
+        return (f"the bound is at its ceiling {limit:.3g}: more scores may certify more",)
+    return ()
+
+
+def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
+    """Return what speaks against normal scores of equal spread, if anything."""
+    # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
+    # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
+    from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
+
+    found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
+    for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
+        if scores.size >= _LEAST and np.ptp(scores) > 0:
+            test = shapiro if scores.size <= _SHAPIRO_LIMIT else normaltest
+            # Over the largest magnitude, so that squares neither overflow nor vanish.
+            p_value = float(test(scores / np.max(np.abs(scores))).pvalue)
+            if p_value < _FALSE_ALARM / 3:
+                found.append(f"scores of {who} are not normal (p = {p_value:.2g}): the bound may certify too much")
+    if min(members.size, nonmembers.size) >= _LEAST and np.ptp(members) > 0 and np.ptp(nonmembers) > 0:
+        scale = float(max(np.max(np.abs(members)), np.max(np.abs(nonmembers))))
+        p_value = float(levene(members / scale, nonmembers / scale, center="median").pvalue)
+        if p_value < _FALSE_ALARM / 3:
+            found.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
+    return tuple(found)
+
+
+def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
+    """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything."""
+    # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
+    # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
+    found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
+    distance = _bend(np.sort(members), np.sort(nonmembers))
+    if abs(distance) > -float(ndtri(_FALSE_ALARM / 2)):
+        seen = f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors)"
+        found.append(f"{seen}: if they are the best scores of the mechanism, the bound may certify too much")
+    return tuple(found)
+
+
+def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
+    """Return a warning where scores repeat."""
+    pooled = np.concatenate([members, nonmembers])
+    distinct = int(np.unique(pooled).size)
+    if distinct >= _DISTINCT_SHARE * pooled.size:
+        return ()
+    return (f"only {distinct} of {pooled.size} scores are distinct, but {rule}: the bound may certify too much",)
+
+
+def _bend(members: Floats, nonmembers: Floats) -> float:
+    """Return by how many standard errors the shift at a low FPR differs from that at a low FNR; 0 with few scores."""
+    thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
+    high, low = max(thresholds), min(thresholds)
+    difference, variance = 0.0, 0.0
+    for scores, sign in ((members, 1), (nonmembers, -1)):
+        counts = [scores.size - int(np.searchsorted(scores, t, side="right")) for t in (high, low)]
+        if min(*counts, *(scores.size - count for count in counts)) < _LEAST_COUNT:
+            return 0.0
+        rare, common = (count / scores.size for count in counts)
+        at_rare, at_common = float(ndtri(rare)), float(ndtri(common))
+        steep_rare, steep_common = (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) for z in (at_rare, at_common))
+        difference += sign * (at_rare - at_common)
+        variance += (
+            rare * (1 - rare) / steep_rare**2
+            + common * (1 - common) / steep_common**2
+            - 2 * rare * (1 - common) / (steep_rare * steep_common)
+        ) / scores.size
+    return difference / math.sqrt(variance) if variance > 0 else 0.0

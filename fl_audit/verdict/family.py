@@ -1,0 +1,199 @@
+"""The family of tests on which a verdict rests: their names and their shares of the level, fixed before any data.
+
+Every test is exact under the claimed law, or its p-value is never too small but for what its module says. By Bonferroni
+the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+
+from fl_audit.errors import require
+
+FAMILY_LEVEL = 0.001
+"""Probability with which a federation that keeps its promise may be called violated."""
+
+READING_LEVEL = FAMILY_LEVEL / 200
+"""Chance with which one number that keeps its claim is called broken, where no test of the family decides about it.
+
+So a run of 200 such numbers calls one of them broken as rarely as an honest run is called violated.
+"""
+
+DETECTION_POWER = 0.9
+"""Probability with which a breach as large as a limit of detection is found."""
+
+
+class TestName(StrEnum):
+    """What a test looks at, with its share of `FAMILY_LEVEL`, which is all of it where no other test can be made.
+
+    All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
+    after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
+    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, CANDIDATES beside NOISE_ALONG_RECORD
+    in that of reconstruction, and CANARIES alone in the game of one run.
+    """
+
+    __test__ = False  # it is no test of pytest's
+
+    share: float
+
+    def __new__(cls, name: str, share: float = 1.0) -> "TestName":  # noqa: D102
+        member = str.__new__(cls, name)
+        member._value_, member.share = name, share
+        return member
+
+    NOISE_TOTAL = "noise-total", 0.05
+    NOISE_ALONG_RECORD = "noise-along-record", 0.25  # it decides how large an epsilon would be found
+    NOISE_TENSOR = "noise-tensor", 0.04
+    NOISE_PLACE = "noise-place", 0.03
+    NOISE_ROUND = "noise-round", 0.03
+    SHAPE = "shape", 0.03
+    TAILS = "tails", 0.03
+    SUPPORT = "support", 0.03
+    SHAPE_ALONG_RECORD = "shape-along-record", 0.03
+    DRIFT_ALONG_RECORD = "drift-along-record", 0.05
+    DRIFT_ALONG_GRADIENTS = "drift-along-gradients", 0.05
+    REPEATED_NOISE = "repeated-noise", 0.03
+    EQUAL_VALUES = "equal-values", 0.02
+    COPIED_PLACES = "copied-places", 0.03
+    JOINT_PLACES = "joint-places", 0.03
+    SHIFTED_COPIES = "shifted-copies", 0.02
+    SHARED_OVER_WORLDS = "shared-over-worlds", 0.03
+    SHARED_OVER_ROUNDS = "shared-over-rounds", 0.03
+    SERIAL_CORRELATION = "serial-correlation", 0.03
+    LOW_BITS = "low-bits", 0.02
+    GRID = "grid", 0.02
+    SENSITIVITY = "sensitivity", 0.01  # it raises no false alarm
+    SECRET_TOTAL = "secret-total", 0.04
+    SECRET_PLACE = "secret-place", 0.02
+    SECRET_ALONG_RECORD = "secret-along-record", 0.03
+    DISTINGUISHER = "distinguisher", 0.02
+    SCORES = "scores", 0.72  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
+    CANDIDATES = "candidates", 0.72  # likewise in the game of reconstruction
+    CANARIES = "canaries"
+
+    @property
+    def level(self) -> float:
+        """The level of the test."""
+        return FAMILY_LEVEL * self.share
+
+    @property
+    def is_about_secret(self) -> bool:
+        """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
+        return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
+
+
+def of_looks(looks: int, p_value: float) -> float:
+    """Return the p-value of the smallest of several by Bonferroni; NaN stays NaN, which no result of a test accepts.
+
+    Parameters
+    ----------
+    looks, p_value
+        How many they are, at least 1; 2 stands for two sides. And the smallest, from 0.
+    """
+    return float(np.minimum(1.0, looks * p_value))
+
+
+OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
+"""The tests whose statistic is the measured over the promised noise."""
+OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
+"""The tests whose statistics are made of the noise in units of the promised one."""
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """What one test found, in numbers; `fl_audit.verdict.words_of_tests` says what they mean.
+
+    Raises
+    ------
+    InputError
+        If the p-value is none: no run may pass because a test came to nothing.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    name: TestName  # which test
+    statistic: float  # the number that it rests on; its module says which
+    p_value: float  # probability, if the claim holds, of what was found or worse
+    measured: float  # what was found
+    promised: float  # what the claim says of it, in the same unit
+    # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
+    # limit; NaN where no size can be said.
+    limit: float = math.nan
+    place: str = ""  # where in the run, such as a tensor or two rounds; empty where the test concerns all of it
+    more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
+
+    def __post_init__(self) -> None:
+        found = f"the test {self.name} has the p-value {self.p_value}"
+        require(0 <= self.p_value <= 1, f"{found}: accepted are numbers from 0 to 1; is one of the run not finite?")
+
+    @property
+    def level(self) -> float:
+        """The test's share of the family's level."""
+        return self.name.level
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted at the test's level."""
+        return self.p_value < self.level
+
+
+class Missing(StrEnum):
+    """Why a test has nothing to say about a run."""
+
+    NOT_MEASURED = "not-measured"
+    NO_DIFFERENCE = "no-difference"
+    NO_OTHER_DIRECTION = "no-other-direction"
+    NO_DIRECTIONS = "no-directions"
+    NO_NOISE = "no-noise"
+    MORE_NOISE = "more-noise"
+    NO_SHARED_SUM = "no-shared-sum"
+    ONE_WORLD = "one-world"
+    ONE_ROUND = "one-round"
+    ONE_SIDE = "one-side"
+    TOO_FEW = "too-few"
+    ROUNDING = "rounding"
+    SCORES_ALONE = "scores-alone"
+    CANDIDATES_ALONE = "candidates-alone"
+    TARGETS_ALONE = "targets-alone"
+
+
+class NotOffered(Exception):
+    """Raised by a test that has nothing to say about a run."""
+
+    def __init__(self, reason: Missing) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def only_if(holds: bool, reason: Missing) -> None:
+    """Raise `NotOffered` unless a test has something to say.
+
+    Parameters
+    ----------
+    holds, reason
+        Whether it has, and why not.
+
+    Raises
+    ------
+    NotOffered
+        If it has not.
+    """
+    if not holds:
+        raise NotOffered(reason)
+
+
+def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
+    """Return tests that refute a promise, the one to lead with first, then as a kept promise explains them.
+
+    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
+    noise that is missing.
+    """
+    ordered = sorted(broken, key=lambda test: test.p_value / test.level)
+    about_secret = [test for test in ordered if test.name.is_about_secret]
+    missing = any(test.name in OF_NOISE for test in ordered)
+    first = (about_secret if about_secret and not missing else ordered)[:1]
+    return (*first, *(test for test in ordered if test not in first))

@@ -1,0 +1,122 @@
+"""The verdict: what became of the promise, which test broke it, what it covers, and how much noise there really is."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fl_audit.arrays import finite
+from fl_audit.audits.canaries.findings_one_run import judge_canaries
+from fl_audit.audits.reconstruction.reconstruction import judge_hits
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.noise_estimate import NoiseEstimate
+from fl_audit.verdict.verdict import Judgement, Verdict, judge, judge_scores
+
+
+@dataclass(frozen=True)
+class VerdictNumbers:
+    """The verdict."""
+
+    verdict: Verdict  # the verdict
+    judgement: Judgement | None  # what it rests on; None where there was nothing to judge
+    # How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
+    # its speed was not noted or no number of worlds would do.
+    seconds_needed: float | None = None
+    promised: float = math.inf  # the promised epsilon; infinite where nothing was promised
+    # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
+    missing_anywhere: float | None = None
+    missing_at_unit: float | None = None  # the same, if it were missing just where it hides the differing unit
+    # Names of numbers that break the promise although no test does: a run with any is at most inconclusive.
+    contradicted_by: tuple[str, ...] = ()
+
+    @property
+    def judged(self) -> Judgement:
+        """What the verdict rests on, of a run that was judged."""
+        assert self.judgement is not None, "nothing was judged here"
+        return self.judgement
+
+    @property
+    def judges_scores(self) -> bool:
+        """Whether nothing but scores of no known law was judged: nothing says which breach they would show."""
+        return self.judgement is not None and [test.name for test in self.judgement.tests] == [TestName.SCORES]
+
+    @property
+    def names_candidates(self) -> bool:
+        """Whether first guesses among candidates were judged, and no pair of data sets."""
+        return self.judgement is not None and any(test.name == TestName.CANDIDATES for test in self.judgement.tests)
+
+    @property
+    def judges_canaries(self) -> bool:
+        """Whether the canaries of one training were judged, and no pair of data sets."""
+        return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)
+
+    def beside(self, broken: tuple[str, ...]) -> "VerdictNumbers":
+        """Return the verdict beside numbers that break the promise, by their names: none of them is consistent."""
+        if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
+            return self
+        return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `verdict`."""
+        return {"verdict": str(self.verdict)}
+
+
+def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
+    """Return the verdict on a run, and what it rests on."""
+    facts, promise = run.facts, run.facts.guarantee
+    if promise is not None and (judged := judge_canaries(run)) is not None:
+        return VerdictNumbers(judged.verdict, judged, None, promise.epsilon)
+    scores, targets, ranks = run.insider_scores, run.target_scores, run.candidate_ranks
+    nothing = scores is None and targets is None and ranks is None and not run.has_insider
+    if promise is None or nothing:
+        return VerdictNumbers(Verdict.NO_PROMISE if promise is None else Verdict.NOT_AUDITED, None)
+    said = (promise, facts.confidence)
+    if ranks is not None:
+        chance = float(facts.game.prior_of_candidates.max())
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, run.target_noise)
+    elif targets is not None:
+        found = judge_scores(targets.members, targets.nonmembers, *said, run.target_noise)
+    elif scores is not None:
+        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
+    else:
+        found = judge(run.measured, *said)
+    speed, worlds, needed = run.timing.worlds_per_second, found.worlds_needed, None
+    if worlds is not None and speed:
+        needed = worlds / speed + (run.timing.setup_seconds or 0.0)
+    limits = {test.name: test.limit for test in found.tests}
+    anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
+    return VerdictNumbers(found.verdict, found, needed, promise.epsilon, anywhere, at_unit)
+
+
+@dataclass(frozen=True)
+class NoiseNumbers:
+    """What the insider measured of the noise."""
+
+    estimate: NoiseEstimate  # measured over promised noise
+    judgement: Judgement  # the tests of the promise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `noise`; what was not measured is None."""
+        names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
+        tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
+        told = {name: getattr(self.estimate, name) for name in names}
+        return {"noise": json_of(told | {"tensors": tensors, "level": self.judgement.level})}
+
+    @property
+    def main(self) -> tuple[float, float, float] | None:
+        """Ratio and interval over all directions, or along the unit's where nothing else was measured."""
+        found = self.estimate
+        if math.isfinite(found.ratio):
+            return found.ratio, found.low, found.high
+        if math.isfinite(found.along_record):
+            return found.along_record, found.along_low, found.along_high
+        return None
+
+
+def measure_noise(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
+    """Return what the insider measured of the noise; None where nothing was judged."""
+    verdict = findings.find(VerdictNumbers)
+    if verdict is None or verdict.judgement is None:
+        return None
+    return NoiseNumbers(verdict.judgement.noise, verdict.judgement)

@@ -1,0 +1,293 @@
+"""Is noise a copy of other noise? Likest pairs, correlations, shifts and equal values, wherever in the run they are.
+
+A place is a coordinate of the model in a round of a world. Noise that is copied, with or without a change of scale, is
+subtracted by whoever knows where it was copied from, and hides nothing. The cosine c of two independent normal
+J-vectors has c^2 ~ Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are independent two by
+two.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.fft import irfftn, next_fast_len, rfftn
+from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_ndtr, ndtri
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.measured import Measured, of_family
+
+_LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
+_BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
+_FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
+# The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law.
+_FEWEST_JOINT_DRAWS = 100
+_FEWEST_TERMS = 5000
+_MOST_LAGS = 16
+_WORLDS_AT_ONCE = 256
+_MOST_AT_ONCE = 2**20
+_CLOSE = 4e-6
+_LARGEST_CLOSE = 1e-2
+
+
+@dataclass(frozen=True)
+class LikestPair:
+    """The two noise vectors that are most alike."""
+
+    cosine: float  # absolute value of the cosine between them
+    first: int  # number of the one vector
+    second: int  # number of the other vector
+    pairs: int  # how many pairs were compared
+
+
+def _cosine_tail(cosine: float, dimensions: int) -> float:
+    """Return the probability that two independent normal vectors have so large a cosine, in absolute value."""
+    return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
+
+
+def _cosine_at(probability: float, dimensions: int) -> float:
+    """Return the cosine that is reached with a probability: the inverse of `_cosine_tail`."""
+    return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
+
+
+def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
+    """Return the two most alike of n vectors, the sign left aside."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
+    best, at, pairs = -1.0, (0, 1), 0
+    for start, stop, offset, end in _blocks(len(units), group):
+        found = single[start:stop] @ single[offset:end].T
+        if start == offset:
+            np.fill_diagonal(found, 0.0)
+        # Two passes that only compare are several times faster than taking absolute values and looking for a place.
+        largest = max(float(found.max()), -float(found.min()))
+        if largest > best:
+            row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
+            best, at = largest, (start + row, offset + column)
+        size, others = stop - start, end - offset
+        pairs += size * (size - 1) // 2 if start == offset else size * others
+    return LikestPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
+
+
+def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
+    """Walk through the blocks of the upper triangle of all cosines within each group."""
+    for low in range(0, count, group):
+        high = min(count, low + group)
+        for start in range(low, high, _BLOCK):
+            for offset in range(start, high, _BLOCK):
+                yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
+
+
+def _evened(vectors: Floats) -> Floats:
+    """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
+
+    Of noise that is larger on few coordinates all vectors point to one side, though none was used twice.
+    """
+    count, dimensions = vectors.shape
+    spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
+    usual = (1 + math.sqrt(dimensions / count)) ** 2 + 10 / math.sqrt(count)
+    if count <= dimensions or spreads[-1] <= max(1.0, float(np.median(spreads))) * usual:
+        return vectors
+    return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
+
+
+@of_family(TestName.REPEATED_NOISE)
+def repeated_noise(measured: Measured) -> TestResult:
+    """Test the largest absolute cosine over all pairs of (world, round).
+
+    With m pairs the p-value is 1 - (1 - p)^m, p the exact tail of one pair: as if the cosines of all pairs were
+    independent, which they are two by two. By Bonferroni m p bounds it without that approximation, and at the levels of
+    a verdict the two agree to a ten-thousandth.
+    """
+    seen = measured.noise.projections
+    only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), Missing.NO_DIRECTIONS)
+    projections = seen / measured.sigma[..., None]
+    dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
+    only_if(min(dimensions, count) >= 2, Missing.TOO_FEW)
+    found = _likest_pair(_evened(projections.reshape(count, dimensions)))
+    critical = _cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
+    (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
+    place = f"world {world} round {number + 1} and world {other} round {later + 1}"
+    return _likest(TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs})
+
+
+def _likest(
+    name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
+) -> TestResult:
+    """Return the test of the largest absolute cosine of all pairs."""
+    # The probability that at least one of so many independent events occurs, each of which has that of the tail.
+    tail = _cosine_tail(found.cosine, dimensions)
+    p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
+    return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)
+
+
+@of_family(TestName.COPIED_PLACES)
+def copied_places(measured: Measured) -> TestResult:
+    """Test the largest absolute correlation between two sampled coordinates over all rounds of all worlds.
+
+    Coordinates are vectors over rounds and worlds, and their cosines have the law of `_cosine_tail`, independent two by
+    two, as in `repeated_noise`.
+    """
+    vectors = _by_coordinate(measured)
+    places, draws = vectors.shape
+    found = _likest_pair(vectors)
+    limit = min(1.0, _cosine_at(TestName.COPIED_PLACES.level / found.pairs, draws) + 1.2816 / math.sqrt(draws))
+    first, second = (measured.noise.places[at] for at in (found.first, found.second))
+    place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
+    return _likest(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
+
+
+def _by_coordinate(measured: Measured) -> Floats:
+    """Return the even sample as vectors over rounds and worlds, one a coordinate."""
+    vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
+    only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, Missing.TOO_FEW)
+    return vectors
+
+
+@of_family(TestName.JOINT_PLACES)
+def joint_places(measured: Measured) -> TestResult:
+    """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
+
+    With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. A
+    shifted gamma law with the exact mean, variance and third cumulant stands for their sum: where coordinates outnumber
+    rounds, three of them at a time depend on each other, and its upper tail is far heavier than a normal one.
+    Two-sided: sequences that fill space evenly have correlations that are too small.
+    """
+    vectors = _by_coordinate(measured)
+    places, draws = vectors.shape
+    only_if(draws >= _FEWEST_JOINT_DRAWS, Missing.TOO_FEW)
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+    cosines = units @ units.T
+    pairs = places * (places - 1) // 2
+    total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
+    variance = 2 * (draws - 1) / (draws + 2)
+    degrees, scale, start = _joint_law(places, draws)
+    above = float(np.maximum(0.0, total - start)) / scale
+    lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
+    spread = math.sqrt(variance / pairs)
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
+    p_value, size = of_looks(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
+    promised, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
+    return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, promised, limit, more={"pairs": pairs})
+
+
+def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
+    """Return shape, scale and start of the gamma law of n times the sum of squared cosines of n-vectors.
+
+    Of single squares c^2 ~ Beta(1/2, (n - 1)/2) the variance is v = 2 (n - 1) / (n + 2) and the third cumulant
+    4 v (n - 2) / (n + 4), both in units of 1/n. Three vectors at a time add 6 times 4 (n - 1) / (n + 2)^2.
+    """
+    pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
+    third = pairs * 4 * variance * (draws - 2) / (draws + 4)
+    third += 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
+    scale = third / (2 * pairs * variance)
+    degrees = pairs * variance / scale**2
+    return degrees, scale, pairs - degrees * scale
+
+
+@of_family(TestName.SHIFTED_COPIES)
+def shifted_copies(measured: Measured) -> TestResult:
+    """Test the largest correlation of the noise with itself, shifted over worlds, rounds and neighbouring coordinates.
+
+    The sum of n products at one shift has variance n. Its tail is taken from sums of n / 3 products of twice three
+    times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
+    shifts with at least 5,000 products, is never too small.
+    """
+    numbers = [number for number, _ in measured.noise.places]
+    edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])  # the longest run of neighbours
+    sums, counts = _shifted_sums(measured.even_sample[:, :, start:stop])
+    usable = counts >= _FEWEST_TERMS
+    only_if(bool(usable.any()), Missing.TOO_FEW)
+    size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
+    at = np.unravel_index(int(size.argmax()), size.shape)
+    shifts = int(np.count_nonzero(usable))
+    number, worst = float(counts[at]), float(counts[usable].min())
+    log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
+    # Along worlds and rounds the shifts stand in the order of a transform.
+    worlds, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
+    critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
+    p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
+    place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}
+    mean = float(sums[at]) / number
+    return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
+
+
+def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
+    """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
+
+    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of at most `_WORLDS_AT_ONCE`; rounds and coordinates by
+    all.
+    """
+    at_once = max(_MOST_LAGS, min(_WORLDS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
+    groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
+    lags = min(_MOST_LAGS, max(len(group) for group in groups))
+    _, rounds, places = values.shape
+    sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))
+    counts: Floats = np.zeros_like(sums)
+    shift_w, shift_r = np.abs(_order(lags))[:, None, None], np.abs(_order(rounds))[None, :, None]
+    for group in groups:
+        shape = [next_fast_len(size, real=True) for size in (len(group) + lags - 1, 2 * rounds - 1, 2 * places - 1)]
+        found = irfftn(np.square(np.abs(rfftn(group, shape))), shape)
+        sums += found[np.ix_(_order(lags), _order(rounds), np.arange(places))]
+        counts += np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
+    mirrored = (_order(rounds)[None, :] < 0) | ((_order(rounds)[None, :] == 0) & (_order(lags)[:, None] <= 0))
+    counts[:, :, 0] = np.where(mirrored, 0, counts[:, :, 0])
+    return sums, counts
+
+
+def _order(count: int) -> Integers:
+    """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
+    return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
+
+
+def _product_log_tail(size: float, count: float) -> float:
+    """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), in its standard deviations.
+
+    Lugannani and Rice's saddlepoint formula for n / 3 independent products of variance 3.
+    """
+    n, s = count / 3, size * math.sqrt(count / 3)
+    if s < 1e-6 * n:
+        return float(log_ndtr(-size))
+    t = (math.sqrt(n * n + 4 * s * s) - n) / (2 * s)
+    w = math.sqrt(max(0.0, 2 * (t * s + n / 2 * math.log1p(-t * t))))
+    u = t * math.sqrt(n * (1 + t * t)) / (1 - t * t)
+    log_density = -w * w / 2 - math.log(2 * math.pi) / 2
+    plain = float(log_ndtr(-w))
+    correction = math.exp(log_density - plain) * (1 / u - 1 / w)
+    return plain + math.log(max(1e-3, 1 + correction))
+
+
+@of_family(TestName.EQUAL_VALUES)
+def equal_values(measured: Measured) -> TestResult:
+    """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
+
+    Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
+    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
+    both: of a Poisson law that is stretched, exact where few pairs are expected, and of a gamma law, whose skewness is
+    twice as large. Rounding puts values on grids, on which more of them agree than by chance: a uniform draw as wide as
+    a step takes that away.
+    """
+    values, grain = measured.even_sample, float(np.max(measured.noise.grain))
+    close = max(_CLOSE, 2 * grain)
+    only_if(close <= _LARGEST_CLOSE, Missing.ROUNDING)
+    steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
+    ranked = np.sort(np.abs(values.reshape(-1) + steps))
+    count = ranked.size
+    pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
+    # Mean and variance follow from the integrals of f^2 and f^3, with f the density of |N(0, 1)|.
+    second, third = 1 / math.sqrt(math.pi), 2 / (math.pi * math.sqrt(3))
+    chance, covariance = 2 * close * second, 4 * close**2 * (third - second**2)
+    all_pairs = count * (count - 1) / 2
+    mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
+    only_if(mean >= 20, Missing.TOO_FEW)
+    spread, stretch = math.sqrt(variance), variance / mean
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
+    tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)
+    p_value, limit = 1.0 if pairs <= 0 else float(max(tails)), min(1.0, reach * spread / count)
+    statistic, more = (pairs - mean) / spread, {"close": close, "values": count}
+    return TestResult(TestName.EQUAL_VALUES, statistic, p_value, pairs, mean, limit, more=more)

@@ -1,0 +1,250 @@
+"""How much noise there really is, over the noise that was promised, and what that makes of epsilon.
+
+Also what a run could find, before it is played: the limits of detection that its report will state.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fl_audit.errors import InputError, require_number
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.pld import MISPLACED_MASS
+from fl_audit.privacy.targets import EpsilonTarget
+from fl_audit.search import smallest_number
+from fl_audit.verdict.family import FAMILY_LEVEL, TestName
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
+
+ASSUMPTION = (
+    "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
+    "in all rounds and worlds, and neighbours exist that reach the claimed sensitivity."
+)
+"""What the lower bound on epsilon rests on."""
+
+# A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow
+# with the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never
+# exaggerated, and more noise than was promised is not credited in full.
+SAMPLING_ASSUMPTION = (
+    "Who takes part is drawn as was claimed. Where it is secret, the scores of the noise show a little less of a "
+    "departure from the claimed noise than there is, in either direction."
+)
+"""What it rests on besides where units are sampled."""
+
+BREACH = 1.5  # a run is conclusive where a breach of so many times the promised epsilon would have been found
+
+
+def assumption_of(claim: Claim) -> str:
+    """Return what the lower bound on epsilon rests on under a claim, in plain English."""
+    return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
+
+
+def law_in_words(claim: Claim) -> str:
+    """Return by which law of the releases epsilon follows from the noise."""
+    is_gaussian = claim.profile.gaussian_mu is not None
+    return "exact law of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """The measured over the promised standard deviation of the noise, with exact chi-square intervals."""
+
+    ratio: float  # over all directions but the record's; NaN where that was not measured
+    low: float  # lower end of its interval
+    high: float  # upper end
+    confidence: float  # of each two-sided interval
+    along_record: float  # along the record's direction; NaN where D and D' never differed
+    along_low: float  # lower end of its interval
+    along_high: float  # upper end
+    tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
+    excess: float | None  # the ratio where noise is above the promise beyond doubt, and gives accuracy away; else None
+    # The sums of squares behind the intervals, which `ratio_interval` gives at other confidences.
+    total: SquareSum | None = None
+    along: SquareSum | None = None
+    on_tensors: Mapping[str, SquareSum] = field(default_factory=dict)
+
+
+def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
+    """Return the exact two-sided interval of the real over the claimed standard deviation.
+
+    Parameters
+    ----------
+    found, confidence
+        The sum of squares over the claimed variance, with its degrees of freedom; and the confidence, above 0 and below
+        1.
+
+    Raises
+    ------
+    InputError
+        If the confidence is out of its range.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000), 0.95)]
+    [0.975, 1.026]
+    """
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
+    tail = (1 - confidence) / 2
+    above, below = (math.sqrt(found.value / chi_square_quantile(p, found.freedom)) for p in (1 - tail, tail))
+    return above, below
+
+
+def estimate_noise(
+    confidence: float,
+    total: SquareSum | None = None,
+    along: SquareSum | None = None,
+    tensors: Mapping[str, SquareSum] | None = None,
+) -> NoiseEstimate:
+    """Return how much noise there is over what was promised.
+
+    Parameters
+    ----------
+    confidence
+        Confidence of the intervals, above 0 and below 1.
+    total, along, tensors
+        The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
+    across, known = _with_interval(total, confidence), total or along
+    # Beyond doubt is what chance explains in less than one of 1,000 runs.
+    excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
+    of_along = _with_interval(along, confidence)
+    return NoiseEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
+
+
+def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
+    return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
+
+
+def epsilon_at(claim: Claim, ratio: float) -> float:
+    """Return the epsilon of the claimed releases, at the claim's delta, if all noise were so many times the claimed.
+
+    Where a round releases a sum and the bits behind an adaptive norm, both have noise of the ratio.
+
+    Parameters
+    ----------
+    claim, ratio
+        The claim, and the real over the claimed standard deviation of the noise, positive.
+    """
+    return claim.with_noise(ratio).profile.epsilon(claim.delta)
+
+
+def kept_epsilon(promise: Guarantee) -> float:
+    """Return the epsilon that the claimed noise gives away by its own law, at the promised delta.
+
+    It is the promised one where that law does not resolve so small a delta.
+    """
+    try:
+        return promise.claim.profile.epsilon(promise.delta)
+    except InputError:
+        return promise.epsilon
+
+
+def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim: Claim) -> float:
+    """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
+
+    With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
+    that of the claimed releases with f_high times the noise, of Gaussian rounds gdp_epsilon(delta, mu / f_high).
+    `assumption_of` says what it rests on.
+
+    Parameters
+    ----------
+    measured
+        The run; without innovations the bound is 0.
+    confidence
+        Confidence of the bound, above 0 and below 1.
+    claim
+        What is promised of which releases, with Gaussian noise.
+    """
+    if (found := record_squares(measured)) is None:
+        return 0.0
+    lowest = chi_square_quantile(1 - confidence, found.freedom)
+    if found.value == 0:
+        return math.inf
+    profile = claim.with_noise(math.sqrt(found.value / lowest)).profile
+    if profile.gaussian_mu is not None:
+        return profile.epsilon(claim.delta)
+    # Less what the grid of a loss distribution may have added to epsilon.
+    return max(0.0, profile.epsilon(claim.delta + MISPLACED_MASS) - profile.error)
+
+
+@dataclass(frozen=True)
+class EpsilonLimit:
+    """How large an epsilon the test along the record's direction would find, with probability 0.9."""
+
+    limit_of_detection: float  # such an epsilon at the promise's delta; infinite where D and D' never differed
+    conclusive: bool  # whether a breach of 1.5 times the promised epsilon would have been found
+    # Number of worlds, with as many rounds as these had on average, from which such a breach is found; None if D and D'
+    # never differed.
+    worlds_needed: int | None
+
+
+def epsilon_limit(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
+    """Return the limit of detection of the test along the record's direction, as an epsilon.
+
+    Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
+
+    Parameters
+    ----------
+    count, worlds
+        Number of innovations, from 0, and of worlds, from 1, which need not have been played yet.
+    level, promise
+        Level of the test, above 0 and below 1; and what is promised, of which releases.
+    """
+    if count == 0:
+        return EpsilonLimit(math.inf, False, None)
+    ratio = breach_ratio(promise)
+    needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
+    epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
+    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
+
+
+@dataclass(frozen=True)
+class PlannedLimits(EpsilonLimit):
+    """The smallest breach that a run would find with probability 0.9; otherwise only another test can find one."""
+
+    # How much less noise than claimed would be found, as a share: along the record, None where scores of no known law
+    # are judged, and in all parameters together, None where that is not measured.
+    noise_short: float | None
+    noise_short_in_all: float | None
+
+
+NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
+"""What a run finds for sure whose insider has scores of no known law."""
+
+
+def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: int | None) -> PlannedLimits:
+    """Return what a run finds whose insider has the exact likelihood ratio.
+
+    Parameters
+    ----------
+    promise, worlds, rounds
+        What is promised, how often the game is played, and rounds of a world in which D and D' differ, on average.
+    parameters
+        Parameters of the model, where the noise in all of them is measured; else None.
+    """
+    count, level, in_all = max(1, round(worlds * rounds)), TestName.NOISE_ALONG_RECORD.level, None
+    if parameters is not None and parameters > 1:
+        in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
+    limit = epsilon_limit(count, worlds, level, promise)
+    return PlannedLimits(**vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all)
+
+
+def breach_ratio(promise: Guarantee) -> float:
+    """Return the real over the claimed noise in a breach of 1.5 times the promised epsilon; 1/1.5 where that is 0."""
+    claim, sought = promise.claim, BREACH * promise.epsilon
+    mu = claim.profile.gaussian_mu
+    if sought == 0:
+        return 1 / BREACH
+    if mu is not None:
+        return mu / gdp_mu(sought, claim.delta)
+    return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))

@@ -1,0 +1,166 @@
+"""Has the noise mean 0, and is it independent over worlds and over rounds? Means and sums of what was measured.
+
+A mean that is not 0 means that the released sum is not the one that was claimed: contributions that were not clipped, a
+sum divided by the wrong number, or a record that counts more than once shift what is released, always in the same
+direction. And independent noise adds up like independent noise: a part that is shared adds up faster, noise that
+cancels slower.
+
+The scale of the noise is taken from the measurements themselves, so that noise above the promise is not taken for a
+shift or for shared noise; under the claimed law the tests are exact all the same.
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
+
+from fl_audit.arrays import Floats
+from fl_audit.statistics.shift import noncentrality_at
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.measured import Measured, of_family
+from fl_audit.verdict.noise_scale import has_direction, why_no_direction
+
+
+def _student_p(values: Floats) -> tuple[float, float]:
+    """Return Student's t of the mean of normal values of unknown spread, and its two-sided p-value."""
+    spread, mean = float(values.std(ddof=1)), float(values.mean())
+    if spread == 0:
+        return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
+    t = mean / spread * math.sqrt(values.size)
+    return t, float(2 * stdtr(values.size - 1, -abs(t)))
+
+
+def _detectable_mean(count: int, level: float) -> float:
+    """Return the mean, in standard deviations, that a two-sided t-test finds with `DETECTION_POWER`."""
+    critical = -float(stdtrit(count - 1, level / 2))
+    return noncentrality_at(1 - DETECTION_POWER, critical, count - 1) / math.sqrt(count)
+
+
+@of_family(TestName.DRIFT_ALONG_RECORD)
+def drift_along_record(measured: Measured) -> TestResult:
+    """Test the means of the innovations in worlds with D and in worlds with D': analysis of variance, F.
+
+    With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, over G, and the variance within
+    the groups have the ratio F(G, N - G). A shift that is there under D alone shows as well as one under both.
+    """
+    split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
+    groups = [group for group in split if group.size]
+    only_if(bool(groups), Missing.NO_DIFFERENCE)
+    count = sum(group.size for group in groups)
+    rest = count - len(groups)
+    only_if(rest >= 2, Missing.TOO_FEW)
+    between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
+    within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
+    statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
+    sides = zip(("mean_with", "mean_without"), split, strict=True)
+    means = {side: float(part.mean()) for side, part in sides if part.size}
+    p_value, largest = float(fdtrc(len(groups), rest, statistic)), max(means.values(), key=abs)
+    limit = _detectable_shift(count, len(groups), TestName.DRIFT_ALONG_RECORD.level)
+    return TestResult(TestName.DRIFT_ALONG_RECORD, statistic, p_value, largest, 0.0, limit, more=means)
+
+
+def _used(values: Floats) -> Floats:
+    return values[~np.isnan(values)]
+
+
+def _detectable_shift(count: int, groups: int, level: float) -> float:
+    """Return the mean, in standard deviations, that the F-test on `count` innovations finds with `DETECTION_POWER`.
+
+    Its statistic is then noncentral F with noncentrality count times the square of the mean.
+    """
+    rest = count - groups
+    critical = float(fdtri(groups, rest, 1 - level))
+
+    def missed(noncentrality: float) -> float:
+        return float(ncfdtr(groups, rest, noncentrality, critical)) - (1 - DETECTION_POWER)
+
+    high = 1.0
+    while missed(high) > 0:
+        high *= 2
+    return math.sqrt(float(brentq(missed, high / 2 if high > 1 else 0.0, high)) / count)
+
+
+@of_family(TestName.DRIFT_ALONG_GRADIENTS)
+def drift_along_gradients(measured: Measured) -> TestResult:
+    """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
+    only_if(has_direction(measured), why_no_direction(measured))
+    values = _used(measured.noise.gradient / measured.sigma)
+    only_if(values.size > 0, Missing.NO_SHARED_SUM)
+    only_if(values.size >= 3, Missing.TOO_FEW)
+    t, p_value = _student_p(values)
+    limit = _detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level)
+    return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), promised=0.0, limit=limit)
+
+
+@of_family(TestName.SHARED_OVER_WORLDS)
+def shared_over_worlds(measured: Measured) -> TestResult:
+    """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
+
+    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
+    antithetic draws do, lies in the lower tail.
+    """
+    only_if(measured.worlds >= 2, Missing.ONE_WORLD)
+    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0)
+
+
+@of_family(TestName.SHARED_OVER_ROUNDS)
+def shared_over_rounds(measured: Measured) -> TestResult:
+    """Test whether rounds share noise: the variance of sums over k rounds against the variance of what is left.
+
+    At J coordinates in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
+    protects every round and not the final model, lies in the lower tail.
+    """
+    only_if(measured.rounds >= 2, Missing.ONE_ROUND)
+    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
+
+
+def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult:
+    sample = measured.even_sample
+    added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
+    only_if(added >= 2, Missing.ONE_WORLD)
+    freedom = int(means.size)
+    rest = freedom * (added - 1)
+    common = added * float(np.sum(np.square(means))) / freedom
+    left = float(np.sum(np.square(sample - means))) / rest
+    only_if(not common == left == 0, Missing.NO_NOISE)
+    statistic = common / left if left > 0 else math.inf
+    p_value = of_looks(2, np.minimum(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic)))
+    limit = _detectable_share(added, freedom, name.level)
+    return TestResult(name, statistic, p_value, measured=statistic, promised=1.0, limit=limit)
+
+
+def _detectable_share(added: int, freedom: int, level: float) -> float:
+    """Return the share of the variance in common to all that the two-sided F-test finds with `DETECTION_POWER`.
+
+    With a share s in common, sums over m have (1 - s + m s) / (1 - s) times the variance of what is left.
+    """
+    rest = freedom * (added - 1)
+    factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
+    return (factor - 1) / (added - 1 + factor)
+
+
+@of_family(TestName.SERIAL_CORRELATION)
+def serial_correlation(measured: Measured) -> TestResult:
+    """Test whether consecutive rounds of a world are correlated, at the sampled coordinates: Student's t, two-sided.
+
+    Given the noise p of a round, <p, q> / |p| with the noise q of the next is normal with the same spread whatever p
+    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with far more
+    power than sums over rounds have.
+    """
+    only_if(measured.rounds >= 2, Missing.ONE_ROUND)
+    sample = measured.even_sample
+    # The noise of each round along that of the round before, where there was some.
+    before, after = sample[:, :-1], sample[:, 1:]
+    lengths = np.linalg.norm(before, axis=-1)
+    some = lengths > 0
+    steps = np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)
+    only_if(steps.size >= 3, Missing.TOO_FEW)
+    t, p_value = _student_p(steps)
+    # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
+    places = sample.shape[-1]
+    length = math.sqrt(2) * math.exp(math.lgamma((places + 1) / 2) - math.lgamma(places / 2))
+    scale = math.sqrt(float(np.mean(np.square(sample))))
+    limit = min(1.0, _detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
+    correlation = float(steps.mean()) / length / scale
+    return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, promised=0.0, limit=limit)

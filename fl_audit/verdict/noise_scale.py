@@ -1,0 +1,332 @@
+"""Is there as much noise as was claimed, and does its size tell D from D'? Tests of sums of squares of noise.
+
+A sum of n squares of noise over the claimed variance is chi-square with n degrees of freedom if the claim holds, and
+f^2 times that if the noise has f times the claimed standard deviation. Too little noise shows in the lower tail; more
+noise than claimed violates nothing.
+
+Whatever is claimed of the noise, its law may not depend on the secret. Sums of squares of honest noise are chi-square
+under D and D', so their ratio is F, whatever the scale. Where worlds of one side differ by more than chance explains,
+as noise above the promise may from world to world, they are compared by Student's t instead: what varies without regard
+to the secret tells nothing of it. The change costs honest runs a hundredth of a level at most.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gammaincinv, stdtr
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.errors import require
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.measured import EVIDENT, Measured, of_family
+from fl_audit.verdict.residuals import stride_names, stride_sizes
+
+_UNEVEN = 0.01  # probability with which worlds of honest noise are taken for worlds of different noise
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """A sum of squares of noise over the claimed variance, and its degrees of freedom.
+
+    Raises
+    ------
+    InputError
+        If it is negative or not finite.
+    """
+
+    value: float
+    freedom: int
+
+    def __post_init__(self) -> None:
+        require(0 <= self.value < math.inf, f"a sum of squares of noise is {self.value}: accepted are numbers from 0")
+
+    @property
+    def ratio(self) -> float:
+        """The measured over the claimed standard deviation."""
+        return float(np.sqrt(self.value / self.freedom))
+
+    @property
+    def p_value(self) -> float:
+        """Probability of so small a sum, or a smaller one, if the claim holds."""
+        return float(chdtr(self.freedom, self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseAlong:
+    """The noise along what is in question in every world, where nothing else was measured of it."""
+
+    squares: Floats  # sum over rounds of its squares over the claimed variance, (worlds,)
+    freedom: Integers  # in how many rounds there is something that it hides, (worlds,)
+    members: Flags  # which worlds hold what is in question, (worlds,)
+
+    @property
+    def total(self) -> SquareSum:
+        """The sum over all worlds."""
+        return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
+
+
+def chi_square_quantile(probability: float, freedom: int) -> float:
+    """Return the value that a chi-square variable stays under with a probability above 0 and below 1.
+
+    Parameters
+    ----------
+    probability, freedom
+        Above 0 and below 1, and degrees of freedom, from 1.
+    """
+    half = freedom / 2
+    return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
+
+
+def detectable_ratio(freedom: int, level: float) -> float:
+    """Return the largest ratio of real over claimed noise that a lower-tail test finds with `DETECTION_POWER`.
+
+    Parameters
+    ----------
+    freedom, level
+        Degrees of freedom, at least 1, and level of the test, above 0 and below `DETECTION_POWER`.
+
+    Examples
+    --------
+    >>> round(detectable_ratio(389_400, 1.5e-4), 4)
+    0.9945
+    """
+    return float(np.sqrt(chi_square_quantile(level, freedom) / chi_square_quantile(DETECTION_POWER, freedom)))
+
+
+def total_squares(measured: Measured) -> SquareSum | None:
+    """Return the noise in all directions but the record's; None where it was not measured or has no direction left."""
+    if measured.residuals is None:
+        return None
+    freedom = int(measured.residuals.total_freedom.sum())
+    return _summed(np.sum(measured.residuals.total / measured.sigma**2), freedom) if freedom else None
+
+
+def record_squares(measured: Measured) -> SquareSum | None:
+    """Return the noise along the record's direction, the squares of the innovations; None where there are none."""
+    values = measured.used_innovations
+    return SquareSum(float(values @ values), int(values.size)) if values.size else None
+
+
+def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
+    """Return the noise on each parameter tensor that has a direction left beside the record's."""
+    if measured.residuals is None:
+        return {}
+    squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
+    freedom: Integers = measured.residuals.freedom.sum(axis=(0, 1))
+    known = zip(measured.residuals.tensors, squares, freedom, strict=True)
+    return {name: _summed(value, int(degrees)) for name, value, degrees in known if degrees > 0}
+
+
+def _summed(value: np.float64, freedom: int) -> SquareSum:
+    """Return a sum of squares; where noise is missing altogether, rounding leaves one that is a little under 0."""
+    return SquareSum(float(np.maximum(0.0, value)), freedom)
+
+
+def has_direction(measured: Measured) -> bool:
+    """Return whether anything is known of the noise beside the record's direction."""
+    return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
+
+
+def why_no_direction(measured: Measured) -> Missing:
+    """Return why nothing is known of the noise beside the record's direction: there is none, or it was not measured."""
+    is_only = measured.residuals is not None and measured.residuals.parameters == 1
+    return Missing.NO_OTHER_DIRECTION if is_only else Missing.NOT_MEASURED
+
+
+@of_family(TestName.NOISE_TOTAL)
+def noise_total(measured: Measured) -> TestResult:
+    """Test the noise in all directions but the record's: chi-square, lower tail."""
+    return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
+
+
+@of_family(TestName.NOISE_ALONG_RECORD)
+def noise_along_record(measured: Measured) -> TestResult:
+    """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
+    return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), Missing.NO_DIFFERENCE)
+
+
+@of_family(TestName.NOISE_TENSOR)
+def noise_tensor(measured: Measured) -> TestResult:
+    """Test the noise on every parameter tensor: the smallest lower-tail p-value times the number of tensors.
+
+    The sums of different tensors depend slightly on each other, so the p-value is Bonferroni's: never too small.
+    """
+    return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
+
+
+@of_family(TestName.NOISE_PLACE)
+def noise_place(measured: Measured) -> TestResult:
+    """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
+
+    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 of them. Classes
+    hold sampled coordinates, so the p-value is Bonferroni's: never too small.
+    """
+    worlds, rounds, _ = measured.sample.shape
+    squares = np.sum(np.square(measured.sample), axis=(0, 1))
+    places = zip(measured.noise.places, squares, strict=True)
+    found = {f"coordinate {number} ({tensor})": _summed(value, worlds * rounds) for (number, tensor), value in places}
+    sums = measured.noise.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
+    for name, size, value in zip(*_classes(measured), sums, strict=True):
+        if size > 1:
+            found[name] = _summed(value, int(size) * worlds * rounds)
+    return least_of(TestName.NOISE_PLACE, found, Missing.NOT_MEASURED)
+
+
+@of_family(TestName.NOISE_ROUND)
+def noise_round(measured: Measured) -> TestResult:
+    """Test the noise of every round of every world, of every round over all worlds, and of every world.
+
+    The smallest lower-tail p-value of all these sums of squares: chi-square, by Bonferroni.
+    """
+    only_if(has_direction(measured), why_no_direction(measured))
+    freedom = measured.noise.total_freedom
+    squares = np.where(freedom > 0, np.maximum(0.0, measured.noise.total / measured.sigma**2), 0.0)
+    looks = [
+        (squares, freedom, "world {0} round {1}"),
+        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds"),
+        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}"),
+    ]
+    found = [(np.where(counts > 0, chdtr(counts, sums), 1.0), sums, counts, name) for sums, counts, name in looks]
+    count = sum(p_values.size for p_values, *_ in found)
+    p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
+    at = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    ratio = math.sqrt(float(sums[at] / counts[at]))
+    level = TestName.NOISE_ROUND.level / count
+    limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
+    more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)}
+    place, p_value = name.format(int(at[0]), int(at[1]) + 1), of_looks(count, float(p_values[at]))
+    return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
+
+
+def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: Missing) -> TestResult:
+    """Return the lower-tail test of sums of squares of noise, which are chi-square if the claim holds, by Bonferroni.
+
+    Parameters
+    ----------
+    name, found, missing
+        Which test it is; the sums over the claimed variance by their places, or a single sum; and the reason to give
+        where there is no sum.
+    """
+    found = {"": found} if isinstance(found, SquareSum) else found or {}
+    only_if(bool(found), missing)
+    place, least = min(found.items(), key=lambda item: item[1].p_value)
+    limits = [1 - detectable_ratio(sums.freedom, name.level / len(found)) for sums in found.values()]
+    more = {"places": len(found), "best_limit": min(limits)} if place else {}
+    p_value = of_looks(len(found), least.p_value)
+    return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)
+
+
+def _classes(measured: Measured) -> tuple[list[str], Integers]:
+    """Return the names of the classes of coordinates, and how many coordinates each holds."""
+    return stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
+
+
+_Side = tuple[Floats, Integers]  # sums of squares of worlds, and their degrees of freedom
+_Sides = tuple[_Side, _Side]
+
+
+@of_family(TestName.SECRET_TOTAL)
+def secret_total(measured: Measured) -> TestResult:
+    """Test the noise orthogonal to the record in worlds with D against that in worlds with D': F, two-sided."""
+    sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
+    return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
+
+
+@of_family(TestName.SECRET_PLACE)
+def secret_place(measured: Measured) -> TestResult:
+    """Test the same on each parameter tensor and in each class of coordinates: the least p-value, by Bonferroni."""
+    seen, variance = measured.noise, measured.sigma**2
+    known = ~np.isnan(seen.strides[:, :, 0, 0])
+    only_if(bool(measured.sampled_worlds.any()), Missing.NOT_MEASURED)
+    found = {
+        f"tensor '{name}'": _sides(measured, seen.squares[..., at] / variance, seen.freedom[..., at])
+        for at, name in enumerate(seen.tensors)
+    }
+    for number, (name, size) in enumerate(zip(*_classes(measured), strict=True)):
+        squares = np.where(known, seen.strides[:, :, 0, number], 0.0)
+        found[name] = _sides(measured, squares, int(size) * known)
+    return _compared(TestName.SECRET_PLACE, measured.members, found)
+
+
+@of_family(TestName.SECRET_ALONG_RECORD)
+def secret_along_record(measured: Measured) -> TestResult:
+    """Test the noise along the record in worlds with D against that in worlds with D': F, two-sided."""
+    known = ~np.isnan(measured.innovations)
+    only_if(bool(known.any()), Missing.NO_DIFFERENCE)
+    squares = np.where(known, np.square(measured.innovations), 0.0)
+    sides = _sides(measured, squares, known.astype(np.int64))
+    return _compared(TestName.SECRET_ALONG_RECORD, measured.members, {"": sides})
+
+
+def secret_along(noise: NoiseAlong) -> TestResult:
+    """Test the same where nothing else was measured of the noise: F, two-sided."""
+    sides = _split(noise.members, noise.squares, noise.freedom)
+    return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
+
+
+def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
+    """Return the sums of squares, and their degrees of freedom, of every world with D and of every one with D'."""
+    squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
+    # A round that is louder in all worlds would stand for all rounds: it is brought down to the claim in all of them.
+    of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
+    louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
+    level = np.where(louder, of_round / np.maximum(counted, 1), 1.0)
+    return _split(measured.members, (squares / level).sum(axis=1), freedom.sum(axis=1))
+
+
+def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
+    """Return the sums of worlds with D and of those with D', but for worlds in which nothing is known."""
+    with_d, without = (side & (freedom > 0) for side in (members, ~members))
+    return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
+
+
+def _compared(name: TestName, members: Flags, found: dict[str, _Sides]) -> TestResult:
+    usable = {place: sides for place, sides in found.items() if all(counts.size for _, counts in sides)}
+    only_if(bool(usable), Missing.ONE_SIDE if members.all() or not members.any() else Missing.NOT_MEASURED)
+    p_values = {place: _p_value(*sides) for place, sides in usable.items()}
+    place = min(p_values, key=lambda name: p_values[name])
+    (with_d, freedom), (without, others) = (_total(side) for side in usable[place])
+    level = name.level / len(usable)
+    ratio = float(fdtri(freedom, others, 1 - level / 2) / fdtri(freedom, others, 1 - DETECTION_POWER))
+    share = math.sqrt(with_d / freedom / (without / others)) if without > 0 else (math.inf if with_d > 0 else 1.0)
+    p_value, limit = of_looks(len(usable), p_values[place]), math.sqrt(ratio) - 1
+    return TestResult(name, share**2, p_value, share, 1.0, limit, place, {"places": len(usable)})
+
+
+def _total(side: _Side) -> tuple[float, int]:
+    return float(side[0].sum()), int(side[1].sum())
+
+
+def _p_value(one: _Side, other: _Side) -> float:
+    """Return the two-sided p-value of the ratio of two sums of squares; 1 where neither holds any noise."""
+    (value, freedom), (against, others) = _total(one), _total(other)
+    if value <= 0 and against <= 0:
+        return 1.0
+    if (uneven := _uneven_p(one, other)) is not None:
+        return uneven
+    if against <= 0:
+        return 0.0
+    ratio = value / freedom / (against / others)
+    return of_looks(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
+
+
+def _uneven_p(one: _Side, other: _Side) -> float | None:
+    """Return the p-value of Student's t between worlds of either side; None where worlds of one side are alike.
+
+    Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
+    """
+    if (rest := one[0].size + other[0].size - 2) < 1:
+        return None
+    means, precisions, squares = [], [], 0.0
+    for sums, freedom in (one, other):
+        roots, weights = np.cbrt(sums / freedom) + 2 / (9 * freedom), 4.5 * freedom
+        means.append(float(np.average(roots, weights=weights)))
+        precisions.append(float(weights.sum()))
+        squares += float(np.sum(weights * (roots - means[-1]) ** 2))
+    # Of noise of any scale the spread follows the scale, so it is held against the mean root.
+    level = (precisions[0] * means[0] + precisions[1] * means[1]) / sum(precisions)
+    if chdtrc(rest, squares / level**2) > _UNEVEN:
+        return None
+    t = (means[0] - means[1]) / math.sqrt(squares / rest * (1 / precisions[0] + 1 / precisions[1]))
+    return float(2 * stdtr(rest, -abs(t)))

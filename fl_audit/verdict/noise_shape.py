@@ -1,0 +1,225 @@
+"""Is the noise normal, and as fine as real numbers of full precision are? And is the sensitivity within the claim?
+
+Noise of another law hides less, or nothing, where its density falls off faster than the normal one, even where its
+variance is the claimed one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an exact
+law.
+
+Noise of few significant bits (half precision has 11) betrays itself in its low bits: the phases of its values in units
+of the last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any
+step shows in its characteristic function, which is 0 for normal noise at high frequencies and near 1 at that of the
+grid. Either way the release lies on one grid under D and on another under D', and tells them apart.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.fft import rfft
+from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
+
+from fl_audit.arrays import Floats
+from fl_audit.verdict import family
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.measured import Measured, of_family
+from fl_audit.verdict.residuals import LOW_BITS_KINDS
+
+ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
+
+_FEWEST_FOR_SHAPE = 100  # number of values from which the limiting law of the distance is used
+_TAIL = 3.0
+_TAIL_SHARE = float(2 * ndtr(-_TAIL))
+# Number of coordinates from which the sum of cosines is close to normal; its tails are lighter than normal ones.
+_FEWEST_COORDINATES = 50
+# Number of sampled values from which squared characteristic functions have exponential tails far enough out.
+_FEWEST_FOR_GRID = 1000
+_BINS = 2**20
+_HALF_WIDTH = 8.0
+_SHARE_OF_STEP = 0.25
+# In units of 1 / sigma: the characteristic function of normal noise is below 1e-100 from here on.
+_LOWEST_FREQUENCY = 4.0
+
+
+@of_family(TestName.SHAPE)
+def shape(measured: Measured) -> TestResult:
+    """Test the largest distance of the distribution of all sampled noise, and of each tensor's, from the normal law.
+
+    Kolmogorov's test with the limiting law, corrected for the number of values (Stephens 1970); Bonferroni over all
+    and every tensor, so the p-value is never too small.
+    """
+    values, owners = measured.even_sample, np.array(measured.owners)
+    groups = {"": values.reshape(-1)}
+    if len(set(owners)) > 1:
+        groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
+    found = {place: _distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
+    only_if(bool(found), Missing.TOO_FEW)
+    place, (distance, p_value) = min(found.items(), key=lambda entry: entry[1][1])
+    limit = _detectable_distance(values.size, TestName.SHAPE.level / len(found))
+    p_value, more = of_looks(len(found), p_value), {"values": groups[place].size}
+    return TestResult(TestName.SHAPE, distance, p_value, distance, 0.0, limit, place, more)
+
+
+def _distance(values: Floats) -> tuple[float, float]:
+    """Return the largest distance from the normal distribution function, and its p-value."""
+    ranked, count = ndtr(np.sort(values)), values.size
+    steps = np.arange(count + 1) / count
+    distance = float(max(np.max(steps[1:] - ranked), np.max(ranked - steps[:-1])))
+    root = math.sqrt(count)
+    return distance, float(kolmogorov(distance * (root + 0.12 + 0.11 / root)))
+
+
+def _detectable_distance(count: int, level: float) -> float:
+    """Return a distance that is found with `DETECTION_POWER` at least: the critical one and a normal quantile."""
+    return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
+
+
+@of_family(TestName.TAILS)
+def tails(measured: Measured) -> TestResult:
+    """Test how much of the noise lies beyond 3 standard deviations: binomial, two-sided, never too small."""
+    values = measured.even_sample
+    beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.TAILS.level / 2)) * math.sqrt(_TAIL_SHARE / count)
+    p_value, more = _binomial_p(beyond, count, _TAIL_SHARE), {"deviations": _TAIL}
+    return TestResult(TestName.TAILS, beyond, p_value, beyond / count, _TAIL_SHARE, limit=reach, more=more)
+
+
+def _binomial_p(found: int, count: int, share: float) -> float:
+    """Return the two-sided p-value of a binomial count: twice the smaller tail."""
+    upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
+    return of_looks(2, float(np.minimum(bdtr(found, count, share), upper)))
+
+
+@of_family(TestName.SUPPORT)
+def support(measured: Measured) -> TestResult:
+    """Test the largest of all sampled noise, which truncated noise never reaches: exact, two-sided."""
+    values = measured.even_sample
+    largest, count = float(np.abs(values).max()), values.size
+    promised, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
+    p_value, more = _largest_p(largest, count), {"values": count}
+    return TestResult(TestName.SUPPORT, largest, p_value, largest, promised, limit=limit, more=more)
+
+
+def _largest_p(largest: float, count: int) -> float:
+    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1)."""
+    log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
+    return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
+
+
+def _largest_at(probability: float, count: int) -> float:
+    """Return the value that the largest of so many stays under with a probability."""
+    return float(-ndtri(-math.expm1(math.log(probability) / count) / 2))
+
+
+@of_family(TestName.SHAPE_ALONG_RECORD)
+def shape_along_record(measured: Measured) -> TestResult:
+    """Test the shape of the noise along the record, from the innovations: the least of distance, tails and support.
+
+    Bonferroni over the three: the p-value is never too small. Not offered where chance explains so much noise in
+    less than one of 1,000 runs: a mixture of larger scales is no breach, and is not normal either.
+    """
+    values = measured.used_innovations
+    only_if(values.size >= _FEWEST_FOR_SHAPE, Missing.NO_DIFFERENCE if values.size == 0 else Missing.TOO_FEW)
+    squares = float(values @ values)
+    only_if(not chdtrc(values.size, squares) < family.FAMILY_LEVEL, Missing.MORE_NOISE)
+    values = values / max(1.0, math.sqrt(squares / values.size))
+    distance, of_distance = _distance(values)
+    beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
+    largest = float(np.abs(values).max())
+    least = min(of_distance, _binomial_p(beyond, values.size, _TAIL_SHARE), _largest_p(largest, values.size))
+    limit = _detectable_distance(values.size, TestName.SHAPE_ALONG_RECORD.level / 3)
+    more = {"largest": largest, "beyond": beyond / values.size}
+    return TestResult(TestName.SHAPE_ALONG_RECORD, distance, of_looks(3, least), distance, 0.0, limit=limit, more=more)
+
+
+@of_family(TestName.LOW_BITS)
+def low_bits(measured: Measured) -> TestResult:
+    """Test the low bits: sum of cosines over everything / sqrt(count / 2), upper tail, Bonferroni over the kinds.
+
+    The law is normal in the limit of many coordinates, and for few the p-value is a little too large rather than too
+    small: a cosine of a uniform phase is bounded.
+    """
+    sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
+    known = ~np.isnan(sums)
+    total, count = np.where(known, sums, 0.0).sum(axis=(0, 1)), np.where(known, counts, 0).sum(axis=(0, 1))
+    kinds = [at for at in range(len(LOW_BITS_KINDS)) if count[at] >= _FEWEST_COORDINATES]
+    offered = {LOW_BITS_KINDS[at]: float(total[at]) / math.sqrt(count[at] / 2) for at in kinds}
+    only_if(bool(offered), Missing.ROUNDING)
+    kind, largest = max(offered.items(), key=lambda item: item[1])
+    place = LOW_BITS_KINDS.index(kind)
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.LOW_BITS.level / len(offered)))
+    fewest = float(min(count[at] for at in kinds))
+    p_value, limit = of_looks(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
+    mean = float(total[place] / count[place])
+    return TestResult(TestName.LOW_BITS, largest, p_value, mean, promised=0.0, limit=limit, place=kind)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Values whose characteristic function is looked at, and the frequencies at which a grid would show."""
+
+    unit: str  # in units of what the values and frequencies are
+    values: Floats  # the noise
+    lowest: float  # the lowest frequency: below it normal noise shows itself
+    highest: float  # the highest: above it the rounding of 32-bit numbers does
+
+
+@of_family(TestName.GRID)
+def grid(measured: Measured) -> TestResult:
+    """Test the characteristic function of the sampled noise at all frequencies that a grid may have.
+
+    With N values, N |phi|^2 is exponential with mean 1 at each; Bonferroni over all frequencies, of the noise over its
+    claimed scale and, where that scale changes, of the noise itself: the p-value is never too small. Steps that float32
+    rounding makes are left out.
+    """
+    looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
+    only_if(bool(looks), Missing.ROUNDING)
+    count = measured.sample.size
+    only_if(count >= _FEWEST_FOR_GRID, Missing.TOO_FEW)
+    found = [(*_strongest_frequency(look), look) for look in looks]
+    power, frequency, _, look = max(found, key=lambda one: one[0])
+    looked_at = sum(number for _, _, number, _ in found)
+    reach = math.sqrt(math.log(looked_at / TestName.GRID.level)) + float(ndtri(DETECTION_POWER)) / math.sqrt(2)
+    p_value, limit = of_looks(looked_at, math.exp(-power)), min(1.0, reach / math.sqrt(count))
+    more = {"step": 1 / frequency, "finest": 1 / look.highest}
+    return TestResult(TestName.GRID, power, p_value, math.sqrt(power / count), 0.0, limit, look.unit, more)
+
+
+def _looks(measured: Measured) -> Iterator[_Look]:
+    sample, known = measured.sample, measured.sampled_worlds
+    sigma, grain = measured.sigma[known], measured.noise.grain[known]
+    widest, narrowest = float(sigma.max()), float(sigma.min())
+    finest = _BINS / (8 * _HALF_WIDTH)
+    highest = min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max())))
+    yield _Look("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
+    if widest - narrowest > 1e-9 * widest:
+        values = (sample * (sigma / widest)[..., None]).reshape(-1)
+        highest = min(finest, _SHARE_OF_STEP / max(1e-30, float((grain * sigma).max()) / widest))
+        yield _Look("of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest)
+
+
+def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
+    """Return the largest N |phi|^2 of the frequencies of a look, that frequency, and how many were looked at."""
+    counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
+    frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
+    looked_at = (frequencies >= look.lowest) & (frequencies <= look.highest)
+    power = np.square(np.abs(rfft(counts.astype(np.float64))[looked_at])) / look.values.size
+    at = int(power.argmax())
+    return float(power[at]), float(frequencies[looked_at][at]), int(looked_at.sum())
+
+
+@of_family(TestName.SENSITIVITY)
+def sensitivity(measured: Measured) -> TestResult:
+    """Test whether every sensitivity is within the claim: nothing is random here, the p-value is 0 or 1.
+
+    No round may pass sigma / z. Where the claim limits a whole run, no world may pass that either: the square root of
+    the sum of (sensitivity / sigma)^2 over its rounds.
+    """
+    signal = measured.sensitivity / measured.sigma
+    world, number = divmod(int(signal.argmax()), measured.rounds)
+    shares = [(float(signal.max()) * measured.noise_multiplier, f"world {world} round {number + 1}")]
+    if measured.largest_mu is not None:
+        whole = np.linalg.norm(signal, axis=1) / measured.largest_mu
+        shares.append((float(whole.max()), f"all rounds of world {int(whole.argmax())} together"))
+    largest, place = max(shares, key=lambda share: round(share[0], 6))  # of equal ones the round
+    p_value = 0.0 if largest > 1 + ROUNDING else 1.0
+    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, promised=1.0, limit=ROUNDING, place=place)

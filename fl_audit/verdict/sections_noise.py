@@ -1,0 +1,180 @@
+"""The noise that is really added, as the insider measured it, over the noise that was promised."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, assert_never
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.wording import Reading, percent, unit_words
+from fl_audit.rounding import rounded
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.findings_verdict import NoiseNumbers, measure_noise
+from fl_audit.verdict.noise_estimate import NoiseEstimate, ratio_interval
+from fl_audit.verdict.noise_scale import SquareSum
+from fl_audit.verdict.verdict import Judgement, depends_on_secret
+from fl_audit.verdict.words_of_tests import MISSING_WORDS, ToldTest
+
+MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
+
+_EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the promise say"
+
+
+def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
+    rows = NOISE.read_rows(numbers, contents)
+    if not rows:
+        return ""
+    row = rows[0]
+    where = "" if math.isfinite(numbers.estimate.ratio) else f", just where it has to hide the {contents.words.one},"
+    return (
+        f"The noise that this federation really adds{where} is {row.shown.value} ({row.shown.interval}) times what was "
+        f"claimed; the measurement is good to {_accuracy(row)} at {percent(numbers.estimate.confidence)} confidence, "
+        f"{_meaning(row)}. {excess_text(numbers.judgement)}"
+    ).strip()
+
+
+def _accuracy(row: Row) -> str:
+    """Return how far the farther end of an interval lies from its number, as a share of the claim."""
+    half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
+    return percent(float(f"{half:.2g}"))
+
+
+def _meaning(row: Row) -> str:
+    """Return what measured noise says of the claim, as the end of a sentence."""
+    match row.reading:
+        case Reading.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
+            return f"and at the level of the verdict this fits the claim: {row.reading_text}"
+        case Reading.NO_CONTRADICTION:
+            return "so this fits the claim"
+        case Reading.KEPT:
+            return "so there is at least as much as was claimed"
+        case Reading.ALONE:
+            return "so what broke the claim is another number"
+        case Reading.BROKEN:
+            return "so noise is missing"
+        case Reading.TOO_FEW:
+            return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
+        case None:
+            return "and nothing is claimed"
+        case _:
+            assert_never(row.reading)
+
+
+def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
+    """Return a row of measured noise; `of` is its sum of squares, and the level of the test that judges it."""
+    (ratio, low, high), (squares, level) = noise, of
+    return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
+               wide=partial(ratio_interval, squares), level=level)  # fmt: skip
+
+
+def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
+    found, one = numbers.estimate, contents.words.one
+    rows = []
+    if found.total is not None:
+        beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+        of, noise = (found.total, TestName.NOISE_TOTAL.level), (found.ratio, found.low, found.high)
+        rows.append(_row("Noise, measured over promised", noise, beside, found, of))
+    if found.along is not None:
+        along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
+        of, noise = (
+            (found.along, TestName.NOISE_ALONG_RECORD.level),
+            (found.along_record, found.along_low, found.along_high),
+        )
+        rows.append(_row(f"Noise where it hides the {one}", noise, along, found, of))
+    return rows
+
+
+def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
+    found = numbers.estimate
+    if not found.tensors:
+        return []
+    columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
+    level = TestName.NOISE_TENSOR.level
+    each = [
+        _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
+        for name, *noise in found.tensors
+    ]
+    told = [replace(row, is_violated=contents.is_violated) for row in each]
+    rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
+    return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
+
+
+def excess_text(found: Judgement) -> str:
+    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt.
+
+    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
+    """
+    if found.noise.excess is None:
+        return ""
+    if depends_on_secret(found):
+        return "That is no harmless surplus, for its size depends on the secret."
+    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the promise too"
+    return f"More than was promised breaks no promise; it gives accuracy away, for {less}."
+
+
+def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
+    words, judgement = unit_words(run.facts.relation), numbers.judgement
+    told = {
+        "excess": excess_text(judgement),
+        "tests": [ToldTest(test, words).to_json() for test in judgement.tests],
+        "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
+    }
+    return {"noise": numbers.to_json()["noise"] | told}
+
+
+def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
+    found = numbers.estimate
+    left_out = len(found.tensors) - MOST_TENSORS
+    fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
+    return (
+        f"Spread of the noise over the promised one, with exact {percent(found.confidence)} intervals. Left of the "
+        f"line noise is missing, right of it is more than needed; some intervals miss by chance.{fewer}"
+    )
+
+
+def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) -> None:
+    """Draw measured over promised noise with intervals, in total, where it hides the unit, and per tensor."""
+    found = numbers.estimate
+    shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
+    parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
+    parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
+                  "v", INK))  # fmt: skip
+    parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
+    rows = [part for part in parts if math.isfinite(part[1])]
+    figure.set_figheight(1.9 + 0.42 * len(rows))
+    axes = figure.add_subplot()
+    axes.axvline(1.0, label="promised noise", **LIMIT)
+    for height, (_, *interval, marker, colour) in enumerate(rows):
+        _draw_interval(axes, height, interval, marker, colour)
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    # The same axis in every report, but for noise that is far from the promise.
+    low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
+    axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    finish_axes(axes, "Noise that is really there", "Measured over promised noise (standard deviations)", "")
+
+
+def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
+    """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
+    value, low, high = interval
+    ends = [low, high]
+    axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
+    axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
+    axes.plot([value], [height], marker, color=colour, markersize=7)
+    shown = rounded(value, low, high, claim=1.0)
+    axes.annotate(f"{shown.value} ({shown.interval})", (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+                  fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+
+
+NOISE = Section(
+    "noise", "The noise that is really added", NoiseNumbers, measure_noise, keys=("noise",), on_page=True,
+    sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("The noise, measured over promised", _noise_figure, _caption,
+                    applies=lambda numbers, _: numbers.main is not None), said=_said,
+)  # fmt: skip

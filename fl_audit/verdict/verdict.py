@@ -1,0 +1,259 @@
+"""The verdict: whether what the insider measured contradicts what was promised.
+
+It rests on a family of tests that is declared before the run (`family`), each exact under the claimed law, at level
+0.001 together.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.verdict import distinguisher, noise_copies, noise_moments, noise_scale, noise_shape
+from fl_audit.verdict import noise_estimate as estimates
+from fl_audit.verdict.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
+from fl_audit.verdict.measured import TESTS, Measured, Test
+from fl_audit.verdict.noise_scale import NoiseAlong
+
+
+class Verdict(StrEnum):
+    """What became of the promise.
+
+    CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
+    contradicts it, and not even a breach of 1.5 times the promised epsilon would have been found. NOT_AUDITED: there
+    was a promise and no insider to test it. NO_PROMISE: there was none.
+    """
+
+    CONSISTENT = "consistent"
+    VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"
+    NOT_AUDITED = "not audited"
+    NO_PROMISE = "no promise"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with all that a reader needs to weigh it."""
+
+    tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
+    not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
+    noise: estimates.NoiseEstimate  # how much noise there is over what was promised
+    epsilon_lower_bound: float  # a lower bound at the promise's delta that holds with `confidence` under `assumption`
+    epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
+    confidence: float  # the configured one
+    method: str  # how the lower bound is found, in plain English
+    assumption: str  # what the lower bound rests on, in plain English
+    # Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test that
+    # the lower bound comes from, in the game of membership by that of the noise along the targets; infinite where the
+    # worlds cannot tell, and where scores are judged of which no law is known.
+    limit_of_detection: float = math.inf
+    # Worlds that would find a breach of 1.5 times the promise; None where no number of them would, since D and D' never
+    # differed, and where nothing is known of it, as of scores alone.
+    worlds_needed: int | None = None
+    conclusive: bool = False  # whether these worlds are enough for that
+
+    @property
+    def level(self) -> float:
+        """Level of the whole family."""
+        return FAMILY_LEVEL
+
+    @property
+    def broken(self) -> tuple[TestResult, ...]:
+        """The tests that refute the promise."""
+        return tuple(test for test in self.tests if test.violated)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the promise."""
+        return verdict_on(bool(self.broken), self.conclusive)
+
+    @property
+    def level_of_limit(self) -> float:
+        """Level of the test that the limit of detection is about."""
+        return next((test.level for test in self.tests if test.name == self.method), self.level)
+
+
+_MODULES = (distinguisher, noise_copies, noise_moments, noise_scale, noise_shape)  # they declare the tests
+
+FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
+"""The tests by name, in the order of their declaration."""
+
+
+def depends_on_secret(found: Judgement) -> bool:
+    """Return whether the noise was found to depend on the secret: then noise above the promise is not harmless."""
+    return any(test.name.is_about_secret for test in found.broken)
+
+
+_Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]
+
+
+def run_family(measured: Measured, names: Iterable[TestName] = FAMILY) -> _Tested:
+    """Return the results of tests of the declared family that are offered, and the reasons of the others.
+
+    Parameters
+    ----------
+    measured, names
+        The run, and which tests are made.
+    """
+    return _offered({name: partial(FAMILY[name], measured) for name in names})
+
+
+def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
+    made, missing = [], []
+    for name, test in tests.items():
+        try:
+            made.append(test())
+        except NotOffered as why:
+            missing.append((name, why.reason))
+    return tuple(made), tuple(missing)
+
+
+def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgement:
+    """Return whether what the insider measured contradicts the promise.
+
+    Parameters
+    ----------
+    measured, guarantee
+        The run with the claimed noise; and the promise, of Gaussian noise. Epsilon follows from the noise by the law of
+        its claim, sampling included.
+    confidence
+        Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
+        is always at `FAMILY_LEVEL`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    claim, count, name = guarantee.claim, int(measured.used_innovations.size), TestName.NOISE_ALONG_RECORD
+    total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
+    return Judgement(
+        *run_family(measured),
+        estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
+        estimates.epsilon_lower_bound_from_noise(measured, confidence, claim),
+        estimates.epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
+        confidence,
+        str(name),
+        estimates.assumption_of(claim),
+        **vars(estimates.epsilon_limit(count, measured.worlds, name.level, guarantee)),
+    )
+
+
+def judge_scores(
+    member_scores: Floats,
+    nonmember_scores: Floats,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlong | None = None,
+) -> Judgement:
+    """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
+
+    What the bound can find depends on how far the scores separate, and nothing says how far they would under less
+    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. The
+    promise is violated where the lower bound at the level passes its epsilon, otherwise as `judged_with_noise` says.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Final scores of the worlds with D and with D', higher where the insider rather believes in D.
+    guarantee
+        The promise, of any kind of noise.
+    confidence
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    noise
+        The noise along the contribution in question in every world; None where nobody can work it out.
+
+    Raises
+    ------
+    InputError
+        If a score is not a number or the confidence is out of its range.
+    """
+    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
+    sizes, delta = (scores[0].size, scores[1].size), guarantee.delta
+    rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
+    low, at_level, ceiling = 0.0, 0.0, 0.0
+    if min(sizes) > 0:
+        low, at_level = (epsilon_lower_bound(*scores, delta, one, rule).epsilon for one in (confidence, 1 - level))
+        ceiling = bound_limit(rule, *sizes, delta, 1 - level)
+    # The p-value is not computed, only on which side of the level it lies.
+    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
+    alone = judged_by_one(
+        test, (low, at_level), Missing.SCORES_ALONE, confidence=confidence, method=str(rule), assumption=rule.assumption
+    )
+    return judged_with_noise(alone, noise, guarantee)
+
+
+def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
+    """Return what one test and the noise along what is in question say together.
+
+    The promise is violated by either, or where the size of the noise tells members from others. Otherwise all is
+    consistent where so little noise that epsilon is 1.5 times the promised one would have been found, and inconclusive
+    where not.
+
+    Parameters
+    ----------
+    alone, noise, guarantee
+        What the one test says by itself, at its share of the level; that noise in every world, None where nobody can
+        work it out; and the promise.
+    """
+    if noise is None:
+        return alone
+    if noise.total.freedom == 0:
+        return replace(alone, not_offered=tuple((name, Missing.NO_DIFFERENCE) for name in FAMILY))
+    along = noise_scale.least_of(TestName.NOISE_ALONG_RECORD, noise.total, Missing.NO_DIFFERENCE)
+    secret, missing = _offered({TestName.SECRET_ALONG_RECORD: partial(noise_scale.secret_along, noise)})
+    tests, reasons = (along, *secret, *alone.tests), dict(missing)
+    names = {test.name for test in tests}
+    return replace(
+        alone,
+        tests=tests,
+        not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in names),
+        noise=estimates.estimate_noise(alone.confidence, along=noise.total),
+        **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, along.level, guarantee)),
+    )
+
+
+def judged_by_one(
+    test: TestResult,
+    lower_bounds: tuple[float, float],
+    missing: Missing | None = None,
+    *,
+    confidence: float,
+    method: str,
+    assumption: str,
+) -> Judgement:
+    """Return what one test says by itself, where the family has nothing to say, and of a breach finds nothing for sure.
+
+    Parameters
+    ----------
+    test, lower_bounds
+        The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
+    missing
+        Why no test of the family is offered; None names none.
+    confidence, method, assumption
+        The confidence, how the lower bound is found and what it rests on: the fields of `Judgement` of these names.
+    """
+    not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
+    nothing = estimates.estimate_noise(confidence)
+    return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
+
+
+def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
+    """Return the verdict of tests.
+
+    Parameters
+    ----------
+    is_broken, is_conclusive
+        Whether one of them failed, and whether they could have found a breach of 1.5 times the promise.
+    """
+    if is_broken:
+        return Verdict.VIOLATED
+    return Verdict.CONSISTENT if is_conclusive else Verdict.INCONCLUSIVE

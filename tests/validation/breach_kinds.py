@@ -1,0 +1,237 @@
+"""Kinds of breaches: federations that break their promise, each as a small value.
+
+A breach is another way to draw the noise, or to make the sum. Made-up and real federations read the same list.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
+from scipy.stats import qmc
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.verdict.family import TestName as T
+
+
+@dataclass(frozen=True)
+class NoiseRound:
+    """What a mechanism may use to draw the noise of one round."""
+
+    normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (worlds, parameters)
+    # `number`, `rounds`: the round, and how many there are.
+    number: int
+    rounds: int
+    members: Flags  # whether the worlds hold D, bool (worlds,): no honest mechanism looks at it
+    sigma: Floats  # the claimed noise of each world, (worlds,)
+    sizes: tuple[int, ...]  # sizes of the parameter tensors
+    key: int  # of the run, for draws beside the honest ones
+
+    @cached_property
+    def own(self) -> Floats:
+        """The honest draws of this round."""
+        return self.normals(self.number)
+
+    @property
+    def uniforms(self) -> Floats:
+        """The honest draws as numbers that are uniform between 0 and 1."""
+        return np.clip(ndtr(self.own), 1e-16, 1 - 1e-16)
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Return a generator of the round beside the honest draws."""
+        return np.random.default_rng((self.key, self.number, purpose))
+
+
+Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units of the claimed one, (worlds, parameters)
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A federation that breaks its promise."""
+
+    name: str  # what it does, in plain English
+    tests: tuple[T, ...]  # the tests that are to find it, any of them
+    noise: Noise = lambda at: at.own  # how it draws its noise; by itself the noise that was claimed
+    scale: float = 1.0  # by what the sum is multiplied before the noise
+    unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
+    clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
+    below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
+    # `worlds`, `parameters`: worlds, and parameters of the model, of a made-up run.
+    worlds: int = 20
+    parameters: int = 650
+
+    def drawn(self, at: NoiseRound) -> Floats:
+        """Return its noise of a round, in the units of the sum, (worlds, parameters)."""
+        return np.asarray(self.noise(at) * at.sigma[:, None])
+
+
+def _by_secret(*, present: float = 1.0, absent: float = 1.0) -> Noise:
+    """Multiply the noise under D, or that under D'."""
+    return lambda at: at.own * np.where(at.members, present, absent)[:, None]
+
+
+def _changed(at: NoiseRound, where: Any, values: Floats | float) -> Floats:
+    """Return the honest draws with other values at some places."""
+    draws = at.own.copy()
+    draws[where] = values
+    return draws
+
+
+def _without_tensor(at: NoiseRound) -> Floats:
+    smallest = int(np.argmin(at.sizes))
+    start = sum(at.sizes[:smallest])
+    return _changed(at, np.s_[:, start : start + at.sizes[smallest]], 0.0)
+
+
+def _rounded(step: float, *, absolute: bool = True) -> Noise:
+    """Put the noise on a grid: of a step of its own, or in units of the claimed noise."""
+
+    def noise(at: NoiseRound) -> Floats:
+        unit = step / at.sigma[:, None] if absolute else step
+        return np.asarray(np.round(at.own / unit) * unit)
+
+    return noise
+
+
+def _again(shift: int, sign: float = 1.0) -> Noise:
+    """Use the noise of the round before in every seventh round, rolled by some coordinates."""
+    return lambda at: sign * np.roll(at.normals(at.number - 1), shift, axis=1) if at.number % 7 == 0 else at.own
+
+
+def _laplace(at: NoiseRound) -> Floats:
+    from_middle = at.uniforms - 0.5
+    return np.asarray(-np.sign(from_middle) * np.log1p(-2 * np.abs(from_middle)) / math.sqrt(2))
+
+
+def _truncated(*, restored: bool) -> Noise:
+    inside = 2 * float(ndtr(3.0)) - 1
+    density = math.exp(-4.5) / math.sqrt(2 * math.pi)
+    spread = math.sqrt(1 - 6 * density / inside) if restored else 1.0
+    return lambda at: np.asarray(ndtri(float(ndtr(-3.0)) + inside * at.uniforms) / spread)
+
+
+def _mirrored(at: NoiseRound) -> Floats:
+    half = at.own.shape[1] // 2
+    return _changed(at, np.s_[:, -half:], at.own[:, :half][:, ::-1])
+
+
+def _copied_bias(at: NoiseRound) -> Floats:
+    few = min(at.sizes[-1], at.sizes[0])
+    return _changed(at, np.s_[:, -few:], at.own[:, :few])
+
+
+def _shuffled_copy(at: NoiseRound) -> Floats:
+    """Copy a tenth of the coordinates to others, chosen anew in every round."""
+    own = at.own
+    chosen, count = at.rng(1).permutation(own.shape[1]), own.shape[1] // 10
+    return _changed(at, np.s_[:, chosen[:count]], own[:, chosen[count : 2 * count]])
+
+
+def _seeded(bits: int) -> Noise:
+    def noise(at: NoiseRound) -> Floats:
+        seeds = at.rng(3).integers(2**bits, size=len(at.own))
+        return np.stack([np.random.default_rng(seed).standard_normal(at.own.shape[1]) for seed in seeds])
+
+    return noise
+
+
+def _low_rank(at: NoiseRound) -> Floats:
+    mixing = np.random.default_rng(at.key).standard_normal((100, at.own.shape[1]))
+    mixing /= np.linalg.norm(mixing, axis=0)
+    return np.asarray(at.own[:, :100] @ mixing)
+
+
+def _sobol(at: NoiseRound) -> Floats:
+    size, worlds = at.own.shape[1], len(at.own)
+    used = at.number * worlds
+    drawn = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random_base2(math.ceil(math.log2(used)))
+    return np.asarray(ndtri(np.clip(drawn[used - worlds : used], 1e-12, 1 - 1e-12)))
+
+
+def _kronecker(at: NoiseRound) -> Floats:
+    size, worlds = at.own.shape[1], len(at.own)
+    steps = np.sqrt(np.arange(2, size + 2) + 0.5) % 1
+    points = ((at.number - 1) * worlds + np.arange(1, worlds + 1))[:, None] * steps % 1
+    return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
+
+
+def _signed(at: NoiseRound) -> Floats:
+    """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
+    first, side = at.own[:, :20], np.where(at.members, 1.0, -1.0)
+    return _changed(at, np.s_[:, :20], first * (np.sign(first.sum(axis=1)) * side)[:, None])
+
+
+_LONG, _SMALL = 100, 130
+BREACHES: tuple[Breach, ...] = (
+    Breach("noise 2 % too small", (T.NOISE_TOTAL,), lambda at: 0.98 * at.own),
+    Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
+    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,),
+           lambda at: _changed(at, np.s_[:, at.key * 37 % at.own.shape[1]], 0.0), worlds=_LONG),
+    Breach("no noise in one round of one world", (T.NOISE_ROUND,), lambda at: (
+        _changed(at, at.key % len(at.own), 0.0) if at.number == 1 + at.key % at.rounds else at.own
+    )),
+    # It begins above the claim and ends below it, and its variance is right on average.
+    Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,),
+           lambda at: at.own * math.sqrt(1 - 0.3 * (2 * (at.number - 1) / max(1, at.rounds - 1) - 1))),
+    Breach("noise left out in a twentieth of the places", (T.NOISE_TOTAL,),
+           lambda at: at.own * (at.rng(4).random(at.own.shape) >= 0.05)),
+    Breach("noise for add-remove under a replace claim", (T.NOISE_TOTAL,), lambda at: 0.5 * at.own),
+    Breach("shares missing in a tenth of the rounds", (T.NOISE_TOTAL,),
+           lambda at: at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]),
+    Breach("Laplace noise of equal variance", (T.SHAPE, T.TAILS), _laplace),
+    Breach("Student noise, 5 degrees, of equal variance", (T.SHAPE, T.TAILS),
+           lambda at: np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))),
+    Breach("uniform noise of equal variance", (T.SHAPE, T.SUPPORT),
+           lambda at: (2 * at.uniforms - 1) * math.sqrt(3)),
+    Breach("noise truncated at 3, variance restored", (T.SUPPORT, T.TAILS), _truncated(restored=True)),
+    Breach("noise truncated at 3", (T.SUPPORT, T.TAILS), _truncated(restored=False)),
+    Breach("noise with a mean of .05 everywhere", (T.SHAPE,), lambda at: at.own + 0.05),
+    Breach("half of the coordinates mirror the other half", (T.COPIED_PLACES, T.EQUAL_VALUES), _mirrored),
+    Breach("a bias with the weight's noise", (T.COPIED_PLACES, T.EQUAL_VALUES), _copied_bias),
+    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG, parameters=_SMALL),
+    Breach("noise of rank 100", (T.JOINT_PLACES, T.COPIED_PLACES), _low_rank),
+    Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), lambda at: (
+        (at.own + 0.05 * (np.roll(at.own, 1, 1) + np.roll(at.own, -1, 1))) / math.sqrt(1 + 2 * 0.05**2)
+    )),
+    Breach("the same noise in two rounds", (T.REPEATED_NOISE,),
+           lambda at: at.normals(1 if at.number == at.rounds else at.number)),
+    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), lambda at: _changed(at, -1, at.own[0])),
+    Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), lambda at: at.normals(1)),
+    Breach("noise used again in every seventh round", (T.REPEATED_NOISE,), _again(0)),
+    Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),
+    Breach("the same, rolled by 7 and negated", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(7, -1.0)),
+    Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION),
+           lambda at: -at.normals(at.number - 1) if at.number % 2 == 0 else at.own),
+    # A share of the noise of the round before, at the claimed variance.
+    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), lambda at: (
+        at.own if at.number == 1 else 0.02 * at.normals(at.number - 1) + math.sqrt(1 - 0.02**2) * at.own
+    ), worlds=_LONG, parameters=_SMALL),
+    Breach("a Sobol sequence", (T.SHARED_OVER_WORLDS, T.JOINT_PLACES), _sobol),
+    Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_WORLDS, T.SHIFTED_COPIES), _kronecker),
+    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG, parameters=_SMALL),
+    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG, parameters=_SMALL,
+           below="3,000 draws hold two alike in 98.6 % of runs"),
+    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG, parameters=_SMALL),
+    Breach("float16 noise", (T.LOW_BITS, T.GRID),
+           lambda at: (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]),
+    Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID),
+           lambda at: at.own.astype(np.float16).astype(np.float64)),
+    Breach("draws of 16-bit whole numbers", (T.GRID,), _rounded(1 / 4096, absolute=False)),
+    Breach("noise on a grid of .1", (T.GRID,), _rounded(0.1)),
+    Breach("noise on a grid of .01", (T.GRID,), _rounded(0.01)),
+    Breach("noise on a grid of .001", (T.GRID,), _rounded(0.001)),
+    Breach("noise 1.5 times larger under D' only", (T.SECRET_TOTAL,), _by_secret(absent=1.5)),
+    Breach("noise 1.1 times larger under D' only", (T.SECRET_TOTAL,), _by_secret(absent=1.1)),
+    Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _by_secret(present=1.1)),
+    Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER),
+           lambda at: np.where(at.members[:, None], at.own, _laplace(at))),
+    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG,
+           parameters=_SMALL),
+    Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),
+    Breach("the sum divided by the wrong number", (T.DRIFT_ALONG_GRADIENTS,), scale=0.8),
+    Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, worlds=_LONG),
+)  # fmt: skip
+"""Every breach, and the tests that are to find it."""

@@ -1,0 +1,127 @@
+"""Does a verdict find what it must? Every kind of breach, in made-up and in real federations, and which test finds it.
+
+    python -m tests.validation.breaches [--runs 1000] [--real 20] [--only WORDS] [--out DIR]
+
+Made-up federations are numpy arrays, whose truth is known and does not rest on the code that is studied. Real ones run
+on the local engine, trained, noised and measured as in any audit: logistic regression on digits, 100 worlds of 30
+rounds. A breach is found where the verdict is `violated`. Breaches that are smaller than a stated limit of detection
+are marked; beside each stands one of twice that size, which must be found.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import end, parser_of, table_of
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.verdict import run_family
+from fl_audit.whole_files import whole_file
+from tests.validation.breach_kinds import BREACHES, Breach
+from tests.validation.engine_runs import breach_plan, measured_run, parties_of
+from tests.validation.synthetic_noise import NoiseSetting, play
+
+REQUIRED_SHARE = 0.99
+
+Play = Callable[[int], Measured]
+
+
+class BreachStudy(NamedTuple):
+    """Runs of one breach."""
+
+    breach: Breach  # the breach
+    # `runs`, `found`: how many runs there were, and in how many of them any test found it.
+    runs: int
+    found: int
+    # How often each of the tests that are made for it found it, or any other where none of those did; the most frequent
+    # first.
+    by_test: tuple[tuple[str, int], ...]
+
+    @property
+    def row(self) -> tuple[str, int, int, str, str]:
+        """Its name, runs, in how many it was found, the three tests that found it most often, and a remark."""
+        best = ", ".join(f"{name} {count}" for name, count in self.by_test[:3])
+        return self.breach.name, self.runs, self.found, best, self.breach.below
+
+    @property
+    def expected(self) -> int:
+        """How often the best of the tests that are made for it found it."""
+        return max(dict(self.by_test).get(str(name), 0) for name in self.breach.tests)
+
+    def problems(self, least: float) -> list[str]:
+        """Return what contradicts the claims: a breach above its limit that is found in too small a share of runs."""
+        if self.breach.below or self.found >= least * self.runs:
+            return []
+        return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
+
+
+def _study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
+    """Judge runs of a breach."""
+    broken = [_found_by(breach, play_run(number)) for number in runs]
+    counts = Counter(name for names in broken for name in names)
+    return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
+
+
+def _found_by(breach: Breach, measured: Measured) -> list[str]:
+    """Return the tests that find a breach: of those made for it, else of all."""
+    broken = [test for test in run_family(measured, breach.tests)[0] if test.violated]
+    return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
+
+
+def synthetic_run(breach: Breach, number: int) -> Measured:
+    """Play a made-up run of a breach.
+
+    Parameters
+    ----------
+    breach, number
+        The breach, and the number that seeds the run.
+    """
+    tensors = (("weight", breach.parameters - 10), ("bias", 10))
+    return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
+
+
+def _real_run(breach: Breach, number: int) -> Measured:
+    """Play a real run of a breach."""
+    return measured_run(breach_plan(number + 1), parties_of(breach))
+
+
+def main() -> None:
+    """Print the tables; the exit status is 1 where a breach is found too rarely."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--runs", type=int, default=1000, help="made-up runs of every breach; 0 leaves them out")
+    parser.add_argument("--real", type=int, default=20, help="real runs of every breach; 0 leaves them out")
+    parser.add_argument("--only", default="", help="breaches whose name holds these words")
+    parser.add_argument("--out", type=Path, help="directory for breaches.csv")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
+    breaches = [breach for breach in BREACHES if options.only in breach.name]
+    parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
+    for kind, run, count, least in parts:
+        if not count:
+            continue
+        found = [_study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
+        columns = ("breach", "runs", "found", "found by", "remark")
+        rows = [[*map(str, one.row)] for one in found]
+        console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))
+        problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
+        frame = pd.DataFrame([one.row for one in found], columns=[name.replace(" ", "_") for name in columns])
+        frame.insert(1, "federations", kind)
+        frames.append(frame)
+        if options.out is not None:
+            options.out.mkdir(parents=True, exist_ok=True)
+            with whole_file(options.out / "breaches.csv") as file:
+                pd.concat(frames).to_csv(file, index=False)
+    end(problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its runs")
+
+
+if __name__ == "__main__":
+    guarded(main)

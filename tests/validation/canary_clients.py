@@ -1,0 +1,188 @@
+"""Canary clients in one training: how much of the truth do they certify, and how often too much?
+
+    python -m tests.validation.canary_clients [--quick]
+
+DP-FedAvg with 50 clients, 100 rounds, noise multiplier 1 and 5000 parameters, 2000 trainings: every round each canary
+client tosses a coin and sends a random direction of norm C or nothing; the other clients send updates of norm C,
+unrelated or in agreement, which count as noise along the canaries' directions. The noise is as claimed: a round has
+mu = 1. The exit status is 1 where less than 95 % of the bounds hold, beyond chance, or where 1, 4 and 10 canary clients
+certify less than .67, .81 and .88 of the truth with decoys: 20 directions a round that nobody sent.
+
+A second table sets the estimates of Andrew et al. 2023, from the final model and from all iterates, beside the truth,
+and beside what their formulas for the final model gave elsewhere.
+
+Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933):
+a training takes milliseconds, with the law that directions of 5000 numbers have.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from scipy.stats import binom
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.canaries.certify import certify
+from fl_audit.audits.canaries.cosines import CosineFinding, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import end, parser_of, table_of
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_mu
+
+RUNS, QUICK_RUNS = 2000, 100
+CONFIDENCE = 0.95
+NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
+"""Share of the true mu of a round that so many canary clients must certify on average."""
+ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
+"""What the formulas of Andrew et al. gave in another program: the mean estimate and its lower bound, 5 repetitions."""
+_DELTA, _ALARM = 1e-5, 1e-3
+
+
+@dataclass(frozen=True)
+class Training:
+    """The setting of a training with canaries."""
+
+    canaries: int  # clients whose coin decides in every round, at least 1
+    agreement: float = 0.0  # cosine between the updates of any two other clients, from 0 to 1
+    # `rounds`, `clients`, `dimension`, `noise_multiplier`, `decoys`: as named; decoys are directions a round that
+    # nobody sent.
+    rounds: int = 100
+    clients: int = 50
+    dimension: int = 5000
+    noise_multiplier: float = 1.0
+    decoys: int = 20
+
+    @property
+    def claim(self) -> Claim:
+        """What the training promises."""
+        events = gaussian_rounds(self.noise_multiplier, self.rounds)
+        return Claim(Adjacency.ADD_REMOVE_CLIENT, events, _DELTA, 0.5, Accountant.GDP)
+
+    def scores(self, draw: np.random.Generator) -> tuple[Floats, Flags, Floats]:
+        """Draw scores and coins, shape (rounds, canaries), and scores of decoys, of one training."""
+        directions, known = self.canaries + self.decoys, self.dimension
+        frame = np.tril(draw.normal(size=(self.rounds, directions, directions)), -1)
+        along = np.arange(directions)
+        frame[:, along, along] = np.sqrt(draw.chisquare(known - along, size=(self.rounds, directions)))
+        frame /= np.linalg.norm(frame, axis=2, keepdims=True)
+        others = self.clients - self.canaries
+        length = np.sqrt(others + others * (others - 1) * self.agreement)
+        place = draw.normal(size=(self.rounds, directions))
+        beyond = draw.chisquare(known - directions, size=(self.rounds, 1))
+        coins = draw.random((self.rounds, self.canaries)) < 0.5
+        seen = self.noise_multiplier * draw.normal(size=place.shape)
+        seen += length * place / np.sqrt((place**2).sum(axis=1, keepdims=True) + beyond)
+        seen += np.einsum("tc,tcd->td", coins.astype(float), frame[:, : self.canaries])
+        scores = np.einsum("tcd,td->tc", frame, seen)
+        return scores[:, : self.canaries], coins, scores[:, self.canaries :]
+
+
+class CanaryLine(NamedTuple):
+    """What canary clients certified by one method."""
+
+    training: Training  # the setting
+    method: str  # by name
+    share: float  # mean lower bound of a round's mu over the truth
+    # `runs`, `held`: trainings, and those whose bound held.
+    runs: int
+    held: int
+    epsilon: float  # mean epsilon over the training
+    needed: float | None  # what `share` must reach; None where nothing is asked
+
+    def problems(self) -> list[str]:
+        """Return what contradicts the claims."""
+        name, found = f"{self.training.canaries} canary clients by {self.method}", []
+        if self.held < binom.ppf(_ALARM, self.runs, CONFIDENCE):
+            found.append(f"{name}: {self.held} of {self.runs} bounds hold")
+        if self.needed is not None and self.share < self.needed:
+            found.append(f"{name}: {self.share:.3f} of the truth is certified, {self.needed} needed")
+        return found
+
+
+def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
+    """Return what the canaries of a training certify, by every method that knows mu.
+
+    Parameters
+    ----------
+    training, runs, seed
+        The setting, how many trainings, and their seed.
+    """
+    methods = {
+        "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
+        "shift": (OneRunMethod.SHIFT, False),
+        "shift, decoys": (OneRunMethod.SHIFT, True),
+    }
+    claim = training.claim
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for run in range(runs):
+        scores, coins, unsent = training.scores(np.random.default_rng((seed, training.canaries, run)))
+        for name, (method, with_decoys) in methods.items():
+            one = certify(scores, coins, claim, CONFIDENCE, method, unsent if with_decoys else ())
+            found[name].append((one.mu_lower, one.epsilon_lower))
+    lines = []
+    for name, numbers in found.items():
+        mu, epsilon = np.array(numbers).T * np.array([[training.noise_multiplier], [1.0]])
+        needed = NEEDED.get(training.canaries) if name == "shift, decoys" and training.agreement == 0 else None
+        held = int((mu <= 1).sum())
+        lines.append(CanaryLine(training, name, float(mu.mean()), runs, held, float(epsilon.mean()), needed))
+    return lines
+
+
+def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[CosineFinding, CosineFinding]:
+    """Return what cosines of canaries say of a Gaussian training at an epsilon, at its end and of all 10 rounds.
+
+    500 directions of 20,000 numbers are all sent in every round, and as many are not.
+    """
+    rounds, dimension = 10, 20_000
+    sent, unsent = draw.normal(size=(2, 500, dimension))
+    for directions in (sent, unsent):
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    noise = draw.normal(size=(rounds, dimension)) * np.sqrt(rounds) / gdp_mu(epsilon, _DELTA)
+    releases = sent.sum(axis=0) + noise
+    final = releases.sum(axis=0)
+    releases /= np.linalg.norm(releases, axis=1, keepdims=True)
+    last = from_final_model(sent @ final / np.linalg.norm(final), dimension, _DELTA, CONFIDENCE)
+    return last, from_all_iterates(releases @ sent.T, releases @ unsent.T, dimension, _DELTA, CONFIDENCE)
+
+
+def _cosines_table(repetitions: int) -> Table:
+    columns = ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere",
+               "all iterates: estimate", "lower bound")  # fmt: skip
+    title = f"Cosines of 500 canaries with the final model and all iterates, delta {_DELTA:g}, {repetitions} trainings"
+    table = table_of(columns, title)
+    for truth, elsewhere in ELSEWHERE.items():
+        found = [_cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
+        numbers = np.array([[(one.epsilon, one.epsilon_lower) for one in both] for both in found]).reshape(-1, 4)
+        means = [f"{mean:.2f} +- {sd:.2f}" for mean, sd in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)]
+        table.add_row(f"{truth:g}", *means[:2], *(f"{one:.2f}" for one in elsewhere), *means[2:])
+    return table
+
+
+def main() -> None:
+    """Print both tables; the exit status is 1 where something contradicts the claims."""
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} trainings of each setting, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
+    settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
+    played, console = track(settings, "trainings", console=Console(stderr=True)), Console(width=140)
+    lines = [line for one in played for line in study(one, runs)]
+    columns = ("canaries", "agreement", "method", "share of mu", "needed", "bounds hold", "runs", "epsilon, training")
+    title = f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1"
+    table = table_of(columns, title, ("method",))
+    for line in lines:
+        needed = "" if line.needed is None else f"{line.needed:.2f}"
+        numbers = (f"{line.share:.3f}", needed, f"{line.held / line.runs:.1%}", str(line.runs), f"{line.epsilon:.1f}")
+        table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
+    console.print(table)
+    console.print(_cosines_table(5))
+    end([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,248 @@
+"""Kills and partitions of a cluster while runs go on: how many change a result, lose a batch, hang or leave anything.
+
+    python -m tests.validation.chaos --out DIR [--kills 200] [--seed 0] [--minutes M]
+
+A cluster of a head and three workers plays the same small run over and over, and in each run several processes are
+killed, or hosts cut off: the driver, client processes, raylets of workers, the GCS of the head, a whole head, or the
+network of a host (only as root, where each worker is a host of its own network). Every fourth run is played by Flower's
+own command, `flwr run`, where the SuperLink, the process of the app or its clients are killed. A blow falls when a
+number of batches drawn beforehand is finished, so that blows are spread over the whole length of runs. A run that ends
+is resumed, on a new cluster if need be, until it is finished; then it is held against the undisturbed run, played in
+one process.
+
+What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes on until there are so many kills.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.guard import nothing_outlives
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.studies.chores import parser_of, table_of
+from tests.validation.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, FlowerCommand, Surroundings, end
+from tests.validation.hosts import Host, NoHostsError, other_hosts
+
+BATCHES = 6
+_CLIENTS = 4
+_SECONDS_FOR_A_RUN = 300.0
+AUDIT = f"""
+data = {{name = "digits", records = 80, test-records = 40, population-records = 40, clients = {_CLIENTS}}}
+model = {{name = "logistic"}}
+training = {{rounds = 4, learning-rate = 1.0}}
+privacy = {{noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}}
+audit = {{worlds = {2 * BATCHES}, epsilon-star = false}}
+run = {{seed = SEED, worlds-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
+"""
+_FLOWERS_TURN = 4  # every so many runs are played by Flower's own command
+
+
+@dataclass
+class Outcome:
+    """What became of one run."""
+
+    number: int
+    blows: list[tuple[str, int]] = field(default_factory=list)  # what befell it, and after how many finished batches
+    identical: bool = False
+    lost: int = 0  # finished batches that were not there any more, or were written again
+    hangs: int = 0
+    orphans: int = 0
+    secrets: int = 0  # files in memory, or of Ray, that hold the seed or the token
+    resumes: int = 0
+    seconds: float = 0.0
+
+
+def _finished(directory: Path) -> dict[str, int]:
+    """Return the finished batches of a run, and when each was written."""
+    found = {}
+    for path in (directory / "challenger" / "batches").glob("batch-*"):
+        with suppress(OSError):
+            found[path.name] = path.stat().st_mtime_ns
+    return found
+
+
+def play(number: int, around: Surroundings, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
+    """Play one run under blows until it is finished, and return what became of it and where it is.
+
+    A run whose head is killed goes on from a copy of its directory.
+
+    Parameters
+    ----------
+    number, around
+        Number of the run, and where it is played, with what may befall that.
+    place, draw
+        Where its configuration lies, and its directory will; what chooses what befalls it, and when.
+    """
+    found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
+    count = int(draw.integers(3, BATCHES + 1))
+    planned = sorted(draw.choice(BATCHES, size=count, replace=False).tolist())
+    drawn = [around.kinds[one] for one in draw.integers(len(around.kinds), size=count)]
+    blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
+    seen: dict[str, int] = {}
+    while time.monotonic() - began < _SECONDS_FOR_A_RUN:
+        around.stand()
+        found.resumes += RunDirectory(run).is_begun
+        command = around.command(place / "audit.toml", run)
+        with (place / f"run-{number}.log").open("ab") as log:
+            driver = subprocess.Popen(command, env=around.environment, stdout=log, stderr=log, start_new_session=True)
+        status = _watched(driver, run, around, blows, found, seen, draw)
+        found.orphans += around.left_of(driver.pid)
+        if around.is_over(status, run):
+            break
+        if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
+            # What is there of it is copied, as from a machine that is lost to another one.
+            lost, run = run, run.with_name(f"{run.name}-copied")
+            shutil.copytree(lost, run)
+            shutil.rmtree(lost)
+    found.seconds = time.monotonic() - began
+    return found, run
+
+
+def _watched(
+    driver: subprocess.Popen[bytes],
+    run: Path,
+    around: Surroundings,
+    blows: list[tuple[int, Blow, float]],
+    found: Outcome,
+    seen: dict[str, int],
+    draw: np.random.Generator,
+) -> int:
+    """Watch a driver to its end, let blows fall when their time has come, and return its status."""
+    moved = time.monotonic()
+    while driver.poll() is None:
+        now = _finished(run)
+        if now.keys() - seen.keys():
+            moved = time.monotonic()
+        found.lost += sum(now.get(name) != written for name, written in seen.items())
+        seen.update(now)
+        if blows and len(seen) >= blows[0][0]:
+            _, blow, wait = blows.pop(0)
+            time.sleep(wait)
+            if around.strike(blow, draw, driver):
+                found.blows.append((str(blow), len(seen)))
+                moved = time.monotonic()
+        if time.monotonic() - moved > around.seconds_of_a_hang:
+            found.hangs += 1
+            end(driver)
+        time.sleep(0.05)
+    return driver.wait()
+
+
+def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
+    """Return how many files in some directories hold one of some secrets."""
+    count = 0
+    for place in places:
+        for path in place.rglob("*") if place.is_dir() else ():
+            with suppress(OSError):
+                content = path.read_bytes() if path.is_file() and path.stat().st_size < 2**28 else b""
+                count += any(word in content for word in words)
+    return count
+
+
+def _is_identical(one: Path, other: Path) -> bool:
+    """Return whether two runs have the same tables, to the last bit."""
+    try:
+        for name in ("worlds", "rounds"):
+            left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
+            pd.testing.assert_frame_equal(left, right, check_exact=True)
+    except (AssertionError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def _ends_at_sigterm() -> Iterator[None]:
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
+    """Play runs until there are so many kills, or the time is over, and return what became of all of them.
+
+    Parameters
+    ----------
+    out, kills, seed, minutes
+        Where the counts are kept, kills and partitions in all, what decides what befalls which run, and after how many
+        minutes no run begins.
+
+    Raises
+    ------
+    InputError
+        If the undisturbed run fails.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
+    known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
+        hosts: Sequence[Host] = ()  # one for every worker, where that can be done
+        with suppress(NoHostsError):
+            hosts = stack.enter_context(other_hosts(WORKERS))
+        place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
+        (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
+        command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
+        if subprocess.run(command, capture_output=True).returncode:
+            raise InputError("the undisturbed run failed: accepted is an installation whose demo runs")
+        cluster, flower = Cluster(place, hosts), FlowerCommand(place, _CLIENTS)
+        words = [str(secret).encode(), secret.to_bytes(8, "little"), cluster.environment["RAY_AUTH_TOKEN"].encode()]
+        try:
+            while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
+                number = len(known)
+                around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
+                found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
+                found.identical = _is_identical(place / "alone", run)
+                found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
+                if not found.identical or found.hangs or found.lost:
+                    (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
+                known.append(asdict(found))
+                with notes.open("a") as file:
+                    file.write(json.dumps(known[-1]) + "\n")
+                print(json.dumps(known[-1]), flush=True)
+        finally:
+            cluster.fall()
+            flower.fall()
+    return known
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where the counts are kept")
+    parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
+    chosen = parser.parse_args()
+    known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
+    blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
+    table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
+    for row in (
+        ("runs", len(known)),
+        *sorted(Counter(kind for kind, _ in blows).items()),
+        ("kills and partitions", len(blows)),
+        ("of these when finished batches existed", sum(batches > 0 for _, batches in blows)),
+        ("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}"),
+        *((name, sum(one[name] for one in known)) for name in ("lost", "hangs", "orphans", "secrets")),
+    ):
+        table.add_row(*map(str, row))
+    Console(markup=False).print(table)
+
+
+if __name__ == "__main__":
+    main()

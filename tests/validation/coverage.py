@@ -1,0 +1,278 @@
+"""Is every confidence true that is printed? Nominal beside measured coverage, of every interval and bound.
+
+    python -m tests.validation.coverage [--quick] [--only TEXT] [--jobs N] [--out FILE.csv|FILE.json]
+
+For every interval and every bound of the report, the console, the summary, the reproduction pages and the Python API,
+runs are simulated whose truth is known. First 100 runs of each setting of a grid, and 400 more of the six worst, look
+for the settings that it covers worst; then the two worst are played 2,000 times each, with draws of their own. A line
+falls short where it covers less than is said by more than three standard errors, in these runs and in 20,000 others.
+Where no confidence is printed (`nominal` is "none") the coverage is measured all the same. The exit status is 1 where a
+printed confidence falls short. Takes about ten minutes of one core.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.progress import track
+
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.epsilon_star.methods import StarMethod
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.whole_files import whole_file
+from tests.validation import coverage_laws as laws
+from tests.validation import coverage_scores as scores
+from tests.validation.coverage_laws import CONFIDENCE, Play, Plays
+
+RUNS, SEARCH_RUNS = 2000, 100
+_ANEW = 10  # how many times as often a line that falls short is played again, with other draws, before it is said to
+QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
+_LIKELY, _WORST = 6, 2
+_ERRORS = 3.0
+_LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this much
+
+_BELIEF, _BOUNDS, _MEMBERS = (
+    "fl_audit.verdict.",
+    "fl_audit._gone.evidence_bounds___init__.",
+    "fl_audit._gone.evidence_membership___init__.",
+)
+_STAR, _SECTIONS, _PAPERS = "fl_audit.epsilon_star.", "fl_audit.audits.common.", "fl_audit.experiments.reproductions."
+_CANARIES, _GAMES = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An interval or a bound as it is printed."""
+
+    name: str  # what it is of
+    plays: Callable[[], Plays]  # returns its simulated runs, by the name of the setting
+    # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
+    functions: tuple[str, ...] = ()
+    is_promised: bool = True  # whether a confidence is printed with it
+    share: float = 1.0  # of the runs that is played: less than all where one takes long
+
+
+def _of_bound(method: BoundMethod) -> Statement:
+    functions: tuple[str, ...] = (f"{_BOUNDS}lower_bounds.epsilon_lower_bound", f"{_BOUNDS}lower_bounds.bound_limit")
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        functions += ("fl_audit.statistics.shift.gaussian_shift",)
+    name = f"epsilon at least, {method}"
+    is_promised = method is not BoundMethod.BAYES
+    return Statement(name, partial(scores.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
+
+
+STATEMENTS = (
+    Statement("share of trials", laws.shares, (
+        f"{_BELIEF}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_SECTIONS}reconstruction.measure_reconstruction", f"{_PAPERS}bernau2021.closed_forms._belief_row",
+        f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
+        f"{_PAPERS}bernau2021.identification.identified",
+    )),
+    Statement("advantage, games counted", laws.won_games,
+              (f"{_BELIEF}advantage.empirical_advantage", f"{_BELIEF}advantage.advantage_ends")),
+    Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
+              (f"{_BELIEF}empirical_epsilon.advantage_interval",)),
+    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEF}advantage.mean_advantage",)),
+    Statement("mean of bounded numbers", laws.bounded_means,
+              (f"{_BELIEF}advantage.mean_interval", f"{_BELIEF}advantage.Bets.of")),
+    *(
+        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEF}expected.{one}" for one in functions))
+        for name, kind, functions in (
+            ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
+            ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
+            ("delta of the pair, counted", "counted delta", ["counted_delta"]),
+            ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
+        )
+    ),
+    Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEF}calibration._bin",)),
+    Statement("largest belief, law known", partial(laws.largest_belief, known=[True]),
+              (f"{_BELIEF}empirical_epsilon.belief_interval",)),
+    Statement("largest belief, its median at least", partial(laws.largest_belief, known=[False])),
+    Statement("real over claimed noise", laws.noise_ratios, (
+        f"{_BELIEF}noise_estimate.ratio_interval", f"{_BELIEF}noise_estimate.estimate_noise",
+        f"{_BELIEF}noise_estimate._with_interval",
+    )),
+    Statement("epsilon at least, from the noise", laws.epsilon_of_noise,
+              (f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",)),
+    *map(_of_bound, BoundMethod),
+    Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
+    Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
+    Statement("advantage on one randomised record", scores.randomised_records,
+              (f"{_SECTIONS}promise.measured_advantage",)),
+    *(
+        Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
+        for kind, by, method, functions in (
+            ("epsilon", "Steinke et al.", OneRunMethod.STEINKE,
+             (f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses")),
+            ("epsilon", "the trade-off", OneRunMethod.TRADE_OFF, ()),
+            ("mu", "the trade-off", OneRunMethod.TRADE_OFF, ()),
+            ("mu", "order statistics", OneRunMethod.ORDER_STATISTIC, ()),
+            ("mu", "the shift", OneRunMethod.SHIFT, (f"{_CANARIES}bounds._by_shift",)),
+        )
+    ),
+    Statement("one run, epsilon by cosines", scores.cosines,
+              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding")),
+    Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift.gaussian_slope",)),
+    Statement("reconstruction, epsilon at least", scores.first_guesses,
+              ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
+    Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
+    Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
+              (f"{_MEMBERS}rates.membership_rates", f"{_SECTIONS}attacks.rate_ends"), is_promised=False),
+    Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
+              share=0.1),
+    Statement("all four figures of a membership attack, nothing leaks",
+              partial(scores.rates_without_leak, is_all=[True]), is_promised=False, share=0.05),
+    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_worlds",),
+              is_promised=False),
+    Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
+              (f"{_STAR}intervals.empirical_interval",)),
+    *(
+        Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
+                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"),
+                  is_promised=False, share=share)
+        for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
+    ),
+    Statement("epsilon at least, from losses of models", scores.mechanisms,
+              (f"{_STAR}mechanism_star.mechanism_lower_bound",)),
+    Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses,
+              (f"{_GAMES}guesses.guessed_epsilon", f"{_GAMES}guesses.fewest_games")),
+    Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
+              (f"{_GAMES}findings._noise_reading", f"{_GAMES}findings.strength")),
+    Statement("papers: share", laws.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
+    *(
+        Statement(f"papers: {kind} interval", partial(laws.repetitions, kind=[kind]),
+                  tuple(f"{_PAPERS}{one}" for one in functions), is_promised=False)
+        for kind, functions in (
+            ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest", "bernau2019.claims.confidence_of_each",
+                   "bernau2021.complexities.exponent"]),
+            ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
+                       "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
+                       "bernau2019.tradeoffs.gain"]),
+            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.Curve.interval",
+                           "bernau2019.claims.phi_above_one"]),
+        )
+    ),
+)  # fmt: skip
+"""Everything that is printed with an interval or a bound; a test holds it against the source."""
+
+
+@dataclass(frozen=True)
+class CoverageLine:
+    """What was measured of a statement in one of its settings."""
+
+    # `statement`, `setting`: which, and in which setting of how many.
+    statement: str
+    setting: str
+    settings: int  # number of settings that were searched
+    nominal: float | None  # the confidence that is printed; None where none is
+    # `runs`, `covered`: runs played, and how many of them covered the truth.
+    runs: int
+    covered: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of the runs that covered."""
+        return self.covered / self.runs
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether it covers less than is printed, by more than three standard errors."""
+        if self.nominal is None:
+            return False
+        error = math.sqrt(self.nominal * (1 - self.nominal) / self.runs)
+        return self.coverage < self.nominal - _ERRORS * error
+
+
+def _covers(play: Play, draw: np.random.Generator) -> bool:
+    """Return whether one simulated run covers the truth, but for the last digits of a search."""
+    low, high, truth = play(draw)
+    return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
+
+
+def measured(statement: Statement, runs: int, search_runs: int) -> list[CoverageLine]:
+    """Return the lines of the settings that a statement covers worst, found with draws that are not counted.
+
+    Parameters
+    ----------
+    statement, runs, search_runs
+        Which statement, how often its worst settings are played, and how often every setting in the search for them.
+    """
+    plays, key = statement.plays(), list(statement.name.encode())
+    numbered = dict(enumerate(plays))
+    runs, search_runs = (max(1, round(statement.share * number)) for number in (runs, search_runs))
+
+    def count(number: int, times: int, stage: int) -> int:
+        draws = (np.random.default_rng([*key, number, stage, run]) for run in range(times))
+        return sum(_covers(plays[numbered[number]], draw) for draw in draws)
+
+    found = {number: count(number, search_runs, 0) for number in numbered}
+    likely = sorted(numbered, key=lambda number: found[number])[:_LIKELY]
+    again = {number: found[number] + count(number, 4 * search_runs, 1) for number in likely}
+    worst = sorted(likely, key=lambda number: again[number])[:_WORST]
+    nominal = CONFIDENCE if statement.is_promised else None
+
+    def line(number: int, times: int, stage: int) -> CoverageLine:
+        covered = count(number, times, stage)
+        return CoverageLine(statement.name, numbered[number], len(plays), nominal, times, covered)
+
+    counted = ((number, line(number, runs, 2)) for number in worst)
+    # Of so many lines one lies three standard errors too low by chance in every tenth study: it is played anew.
+    return [line(number, _ANEW * runs, 3) if first.falls_short else first for number, first in counted]
+
+
+def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLine]:
+    return measured(next(one for one in STATEMENTS if one.name == name), runs, search_runs)
+
+
+def main() -> None:
+    """Print the table; the exit status is 1 where a printed confidence is not true."""
+    parser = parser_of(__doc__, f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
+    parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
+    parser.add_argument("--out", type=Path, help="write the table as CSV or JSON, too")
+    options = parser.parse_args()
+    chosen = [one.name for one in STATEMENTS if options.only in one.name]
+    if not chosen or options.jobs < 1:
+        parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
+    runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
+    work = partial(_measured_by_name, runs=runs, search_runs=search_runs)
+    spawn: AbstractContextManager[ProcessPoolExecutor | None] = nullcontext()
+    if options.jobs > 1:
+        spawn = ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"))
+    with spawn as pool:
+        found = pool.map(work, chosen) if pool else map(work, chosen)
+        shown = track(found, "statements", len(chosen), console=Console(stderr=True))
+        lines = [line for one in shown for line in one]
+    columns = ("what", "worst settings", "searched", "nominal", "covered", "runs")
+    title = "Coverage of what is printed with a confidence, in the settings that were found worst"
+    table, last = table_of(columns, title, columns[:2]), ""
+    for line in lines:
+        nominal = "none" if line.nominal is None else f"{line.nominal:.0%}"
+        covered = f"{line.coverage:.2%}" + (" FALLS SHORT" if line.falls_short else "")
+        name, last = "" if line.statement == last else line.statement, line.statement
+        table.add_row(name, line.setting, str(line.settings), nominal, covered, str(line.runs))
+    Console(width=160).print(table)
+    if options.out:
+        rows = pd.DataFrame([asdict(one) | {"coverage": one.coverage, "falls_short": one.falls_short} for one in lines])
+        with whole_file(options.out) as unfinished:
+            if options.out.suffix == ".json":
+                rows.to_json(unfinished, orient="records", indent=1)
+            else:
+                rows.to_csv(unfinished, index=False)
+    if short := [line for line in lines if line.falls_short]:
+        sys.exit("less is covered than is printed: " + "; ".join(f"{one.statement}, {one.setting}" for one in short))
+
+
+if __name__ == "__main__":
+    guarded(main)

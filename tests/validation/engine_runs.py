@@ -1,0 +1,169 @@
+"""Real federations on the local engine, honest and broken: the training, the clients and the insider as they are.
+
+A breach is a small value: another strategy that noises the sums in its own way, or other clients.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from torch import Tensor
+
+from fl_audit.arrays import Floats
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.run import HONEST, Parties
+from fl_audit.experiments.studies.chores import played
+from fl_audit.federation.game import load_game
+from fl_audit.federation.public import PublicGame
+from fl_audit.mechanisms.contribution import FixedClipping
+from fl_audit.protocol import Key, Record
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.verdict.measured import Measured
+from fl_audit.worlds import WorldBatch
+from tests.validation.breach_kinds import Breach, NoiseRound
+
+_CLIENTS = 3
+_LAST_ROUND = 30
+
+
+def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
+    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters.
+
+    Parameters
+    ----------
+    seed, changes
+        Seed of the run, and what differs, by section of the configuration.
+    """
+    settings: dict[str, Any] = {
+        "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
+        "model": {"name": "logistic"},
+        "training": {"rounds": _LAST_ROUND, "learning-rate": 0.5},
+        "privacy": {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
+                    "adjacency": "replace-record", "accountant": "gdp"},
+        "audit": {"worlds": 100, "epsilon-star": False, "membership": False},
+        "run": {"seed": seed, "worlds-per-batch": 100, "keep-releases": 0, "keep-final-models": False},
+    }  # fmt: skip
+    return resolve(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
+
+
+_MODELS = ("logistic", "adult-mlp", "dense-128")
+_WORLDS = (2, 5, 20, 60, 200)
+
+
+def _of_clients(**privacy: str) -> dict[str, dict[str, Any]]:
+    """Return changes that make clients the unit, who train by themselves."""
+    local = {"local-steps": 1, "local-batch": 10, "local-learning-rate": 0.1}
+    training = {"strategy": "dp-fedavg", "learning-rate": 1.0} | local
+    return {"training": training, "privacy": {"adjacency": "add-remove-client"} | privacy}
+
+
+_LAWS: tuple[dict[str, dict[str, Any]], ...] = (
+    {},
+    {"privacy": {"sensitivity": "local"}},
+    {"training": {"optimizer": "adam", "learning-rate": 0.01}},
+    {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
+    {"training": {"learning-rate": 100.0}, "audit": {"view": "model"}},
+    {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}},
+    {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}, "audit": {"participation": "seen"}},
+    {"privacy": {"noise": "distributed"}},
+    {"privacy": {"noise": "local"}, "audit": {"place": "server"}},
+    {"privacy": {"noise": "banded", "bands": 3, "accountant": "pld"}},
+    {"privacy": {"noise": "tree", "accountant": "pld"}},
+    _of_clients(clipping="adaptive"),
+    _of_clients(noise="distributed"),
+    {"training": {"learning-rate": 100.0}},
+)
+"""Laws of the honest runs, as changes of `breach_plan`."""
+
+
+def _write_nasty_records(path: Path) -> None:
+    """Write 200 records of which some features are a thousand times as large as others, and some constant."""
+    draw = np.random.default_rng(7)
+    features = draw.standard_normal((200, 9))
+    labels = (features[:, 0] + features[:, 1] > 0).astype(np.int64)
+    features[:, 3:6] *= 1000.0
+    features[:, 6:] = 1.0, 0.0, -1000.0
+    np.savez(path, x=features[:160], y=labels[:160], x_test=features[160:], y_test=labels[160:])
+
+
+def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
+    """Return plans of honest runs: many laws and models, 2 to 200 worlds, 4 to 12 rounds, plain and nasty records.
+
+    Parameters
+    ----------
+    count, directory, seed
+        How many, where the nasty records are written, and a number: another one gives other plans.
+    """
+    nasty = directory / "nasty.npz"
+    _write_nasty_records(nasty)
+    data: list[dict[str, Any]] = [{"name": "breast-cancer", "records": records} for records in (30, 20)]
+    data.append({"name": "npz", "path": str(nasty), "records": 40})
+    for number in range(count):
+        rng = np.random.default_rng((seed, number))
+        law, worlds = _LAWS[number % len(_LAWS)], _WORLDS[int(rng.integers(len(_WORLDS)))]
+        relation = str(rng.choice(["add-remove-record", "replace-record"]))
+        changes: dict[str, dict[str, Any]] = {
+            "data": data[int(rng.integers(3))],
+            "model": {"name": _MODELS[int(rng.integers(3))]},
+            "training": {"rounds": int(rng.integers(4, 13)), "learning-rate": float(rng.choice([0.1, 1.0, 10.0]))},
+            "privacy": {"adjacency": relation},
+            "audit": {"worlds": worlds},
+            "run": {"worlds-per-batch": worlds},
+        }
+        merged = {name: section | law.get(name, {}) for name, section in changes.items()}
+        yield breach_plan(int(rng.integers(2**32)), **merged)
+
+
+def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
+    """Play a run that is thrown away, in one thread, and return what the insider measured.
+
+    Parameters
+    ----------
+    plan, parties
+        What to play, and who plays.
+    """
+    torch.set_num_threads(1)
+    return played(plan, parties).run.measured
+
+
+def parties_of(breach: Breach) -> Parties:
+    """Return the parties of a real federation that breaks its promise so."""
+    if breach.unclipped or breach.clip != 1:
+        # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
+        return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
+
+    class Broken(DPStrategy):
+        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            def normals(number: int) -> Floats:
+                return self.challenger.standard_normals(batch.worlds, number, self.parameters).double().numpy()
+
+            sizes = tuple(part.stop - part.start for part in load_game(self.public).model.layout.slices().values())
+            members = self.challenger.membership(batch.worlds).bits
+            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
+            return total.mul_(breach.scale).add_(torch.from_numpy(breach.drawn(at)).float())
+
+    return Parties(strategy=Broken)
+
+
+def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
+    """Return an app whose clients clip at so many times the norm: one that is neither victim nor insider, or all."""
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[Record.CONFIG]
+        public = PublicGame.from_json(str(config[Key.GAME]))
+        game, client = load_game(public), int(str(context.node_config["partition-id"]))
+        honest = next(one for one in range(_CLIENTS) if one not in (game.victim, game.insider))
+        if message.metadata.message_type == "train" and (client == honest or (everybody and client != game.victim)):
+            wider = FixedClipping(factor * public.law.clipping_norm)
+            config[Key.GAME] = replace(public, law=replace(public.law, clipping=wider)).to_json()
+        return call_next(message, context)
+
+    return build_app(mods=[mod])

@@ -1,0 +1,247 @@
+"""Small federations for every combination of a release law's parts, made so that exact theory applies to them.
+
+Logistic regression of two classes on records that are there twice, with either label. The gradients of a record with
+one label and with the other are exactly opposite, whatever the model, and the clipping norm is so small that every
+contribution is clipped. So a unit that comes or goes always changes a sum by the clipping norm, and one that is
+replaced by its twin by twice that, and always in the same direction: the sensitivities are the largest that the promise
+allows, in every round and every world, while the models move.
+
+Clients that train by DP-SGD have no exact theory. They train on the same records, in fewer rounds, for Opacus is slow.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, assert_never
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import stand_in_shard
+from fl_audit.data.partition import Split, select_records
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.plan import AuditPlan, data_spec, resolve
+from fl_audit.federation.game import load_game
+
+Sections = dict[str, dict[str, Any]]
+
+CLIENTS, ROUNDS = 6, 8
+_FEATURES, _TWINS = 8, 30
+_CLIPPING = 1e-4
+_STEP = 0.03
+"""Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
+
+_RATE = _STEP / _CLIPPING
+STRATEGY: dict[str, Sections] = {
+    "dp-fedsgd": {"training": {"learning-rate": _RATE}},
+    "dp-fedavg": {"training": {"learning-rate": _RATE, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}},
+    # A step takes every record of a client with probability 1/2, so that its accountant has to count on samples.
+    "dp-sgd-clients": {"training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _RATE}},
+}
+PARTICIPATION: dict[str, Sections] = {
+    "everybody": {},
+    "sampled in secret": {"training": {"rate": 0.3}, "audit": {"participation": "secret"}},
+    "sampled, seen": {"training": {"rate": 0.3}, "audit": {"participation": "seen"}},
+    "cohort": {"training": {"cohort": CLIENTS // 2}},
+}
+LOCALLY_SCALED = "central, local sensitivity"
+NOISE: dict[str, Sections] = {
+    "central": {"privacy": {"noise": "central"}},
+    LOCALLY_SCALED: {"privacy": {"noise": "central", "sensitivity": "local"}},
+    "distributed": {"privacy": {"noise": "distributed"}},
+    "local": {"privacy": {"noise": "local"}},
+    "tree": {"privacy": {"noise": "tree"}},
+    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "inside-training": {"privacy": {"noise": "inside-training"}},
+}
+ADVERSARY: dict[str, Sections] = {
+    "client": {},
+    "3 clients": {"audit": {"colluders": 2}},
+    "server": {"audit": {"place": "server"}},
+}
+# The norm moves slowly: it must stay far under the length of every update.
+CLIPPING: dict[str, Sections] = {
+    "fixed": {},
+    "adaptive": {"privacy": {"clipping": "adaptive", "clipping-learning-rate": 0.05}},
+}
+_SHOWN: dict[str, Sections] = {"sums": {}, "models": {"audit": {"view": "model"}}}
+_OPTIMIZERS: dict[str, Sections] = {
+    "sgd": {},
+    "momentum": {"training": {"optimizer": "momentum"}},
+    # Adam's steps are about as long as its learning rate.
+    "adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
+}
+RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
+"""What is shown of a release, and what becomes of it."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One combination of the parts of a release law and of its adversary, by their names in the tables above."""
+
+    # `strategy`, `adjacency`, `participation`, `noise`, `clipping`: the parts of the law; with the participation stands
+    # whether the adversary sees it.
+    strategy: str
+    adjacency: Adjacency
+    participation: str = "everybody"
+    noise: str = "central"
+    clipping: str = "fixed"
+    adversary: str = "client"  # who attacks
+    release: str = "sums, sgd"  # what is shown of a release, and how the model follows from it
+
+    def __str__(self) -> str:
+        return ", ".join(self.parts())
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts, in the order of `COLUMNS`."""
+        law = (self.strategy, str(self.adjacency), self.clipping, self.participation, self.noise)
+        return (*law, self.adversary, self.release)
+
+    @property
+    def usual(self) -> "Combination":
+        """The same law and adversary, with the usual view and optimizer."""
+        return replace(self, release=next(iter(RELEASE)))
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether view and optimizer are the usual ones."""
+        return self == self.usual
+
+    def sections(self) -> tuple[Sections, ...]:
+        """Return what the parts set in a configuration."""
+        law = (STRATEGY[self.strategy], PARTICIPATION[self.participation], NOISE[self.noise], CLIPPING[self.clipping])
+        return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
+
+
+COLUMNS = {
+    "strategy": tuple(STRATEGY),
+    "adjacency": tuple(map(str, Adjacency)),
+    "clipping": tuple(CLIPPING),
+    "participation": tuple(PARTICIPATION),
+    "noise": tuple(NOISE),
+    "adversary": tuple(ADVERSARY),
+    "shown, optimizer": tuple(RELEASE),
+}
+"""The names of the parts of a combination, and the values of each."""
+
+
+def combinations() -> Iterator[Combination]:
+    """Return all combinations, those that are refused among them.
+
+    What becomes of a release changes nothing of its law, so it varies by itself, for every strategy, relation and
+    noise.
+    """
+    for strategy, adjacency in product(STRATEGY, Adjacency):
+        for clipping, participation, noise, adversary in product(CLIPPING, PARTICIPATION, NOISE, ADVERSARY):
+            yield Combination(strategy, adjacency, participation, noise, clipping, adversary)
+        for noise, release in product(NOISE, list(RELEASE)[1:]):
+            yield Combination(strategy, adjacency, noise=noise, release=release)
+
+
+def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
+    """Return combinations in few rows: of each part a set of values, all of which go with all of the other parts.
+
+    Examples
+    --------
+    >>> alike = [Combination(name, Adjacency.REPLACE_CLIENT) for name in ("dp-fedsgd", "dp-fedavg")]
+    >>> [sorted(values) for values in boxes(alike)[0][:2]]
+    [['dp-fedavg', 'dp-fedsgd'], ['replace-client']]
+    """
+    found = [tuple(frozenset((value,)) for value in one.parts()) for one in chosen]
+    for place in range(len(COLUMNS)):
+        alike: dict[tuple[frozenset[str], ...], frozenset[str]] = {}
+        for box in found:
+            others = (*box[:place], *box[place + 1 :])
+            alike[others] = alike.get(others, frozenset()) | box[place]
+        found = [(*others[:place], values, *others[place:]) for others, values in alike.items()]
+    return found
+
+
+def is_repetition(plan: AuditPlan) -> bool:
+    """Return whether an adversary is to know the noise of clients where these add none: that is `client` once more."""
+    return plan.public.standpoint.colluders > 0 and not plan.public.law.clients_add_noise
+
+
+def write_records(path: Path) -> None:
+    """Write the records, each of them with both labels."""
+    draw = np.random.default_rng(11)
+    features = np.repeat(draw.normal(0.0, 1.0, (_TWINS, _FEATURES)), 2, axis=0)
+    test = draw.normal(0.0, 1.0, (10, _FEATURES))
+    np.savez(path, x=features, y=np.tile([0, 1], _TWINS), x_test=test, y_test=np.tile([0, 1], 5))
+
+
+def plan_of(combination: Combination, records: Path, worlds: int, seed: int, target: dict[str, float]) -> AuditPlan:
+    """Return the plan of a combination.
+
+    Parameters
+    ----------
+    combination, records, worlds, seed
+        Which combination, the file that `write_records` wrote, the number of worlds, and the challenger's seed.
+    target
+        What is promised, such as `{"epsilon": 2.0}`.
+
+    Raises
+    ------
+    InputError
+        If the combination is refused, with the reason.
+    """
+    unit, relation = combination.adjacency.unit, combination.adjacency.relation
+    # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
+    is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
+    count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
+    training: dict[str, Any] = {"strategy": combination.strategy, "rounds": ROUNDS}
+    privacy = {"delta": 0.01, "clipping-norm": _CLIPPING, "accountant": "pld", "adjacency": str(combination.adjacency)}
+    sections: Sections = {
+        "data": {"name": "npz", "path": str(records), "records": count, "clients": CLIENTS, "test-records": 10},
+        "model": {"name": "logistic"},
+        "training": training,
+        "privacy": privacy | target,
+        "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
+        "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
+    }
+    for part in combination.sections():
+        for name, values in part.items():
+            sections[name] |= values
+    rate = training.pop("rate", None)
+    if rate is not None:
+        training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
+    config = parse_config(sections)
+    return resolve(config, _opposite_pair(config))
+
+
+def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
+    """Return a unit and its twin outside D; None where a unit comes or goes, any of which will do."""
+    adjacency = config.privacy.adjacency
+    if adjacency.relation is Relation.ADD_REMOVE:
+        return None
+    data = config.data
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    match adjacency.unit:
+        case Unit.RECORD:
+            twins = ((index, _twin(split, index)) for index in range(len(split.inside)))
+            return next(NeighbourPair(index, twin) for index, twin in twins if twin is not None)
+        case Unit.CLIENT:
+            return _replaced_client(config, split)
+        case _:
+            assert_never(adjacency.unit)
+
+
+def _twin(split: Split, index: int) -> int | None:
+    """Return the position outside D of the record that has the same features; None where it is in D."""
+    assert split.outside is not None
+    found = np.flatnonzero((split.outside.features == split.inside.features[index]).all(axis=1))
+    return int(found[0]) if len(found) else None
+
+
+def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
+    """Return a client of one record, and the number of the stand-in that is its twin."""
+    shards = load_game(resolve(config, NeighbourPair(0, 0)).public).shards
+    for number in range(100 * _TWINS):
+        drawn = int(stand_in_shard(split.outside, 1, config.data.seed, number)[0])
+        for client, shard in enumerate(shards):
+            if _twin(split, int(shard[0])) == drawn:
+                return NeighbourPair(client, number)
+    raise InputError("no stand-in is the twin of a client: accepted are records that are there twice")

@@ -1,0 +1,313 @@
+"""Every guarantee that a federation can promise, held against exact theory.
+
+    python -m tests.validation.guarantees [--quick] [--worlds N] [--seed N] [--only TEXT]
+
+One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and what may
+become of a release. Those that are refused are there with the reason. Those that are offered are played, and the
+log-odds, the advantage, the measured noise and the lower bound on epsilon are held against what exact theory says of
+them (`guarantee_settings` says why it applies). Of clients that train by DP-SGD there is no likelihood ratio: what
+scores show must not exceed the promise, and the accountant of Opacus, which every client keeps, must agree with ours.
+All p-values together are corrected by Holm's method; the exit status is 1 where one is under .01 after that, or where a
+lower bound falls short.
+
+Worlds are independent repetitions of the game, so a run falls into audits of ten worlds each (of four where clients
+train by DP-SGD), and each gets the verdict that a run of these worlds alone would get. A verdict is to be `violated` in
+at most one of a thousand audits; here at most 5 % are allowed, and what chance adds to that: the exit status is 1 where
+a law is accused more often. The sensitivities are the largest that the promise allows, so audits stand at its edge.
+
+A last table compares adversaries who know more with those who know less, on the same worlds (`knowledge`).
+"""
+
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+import torch
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import norm
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import allowed, end, parser_of, played
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_tables import RunTables
+from fl_audit.verdict.sections_verdict import VERDICT
+from fl_audit.verdict.verdict import Verdict
+from tests.validation import guarantee_settings as settings
+from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
+from tests.validation.guarantee_settings import COLUMNS, Combination
+from tests.validation.knowledge import compare, comparisons, knowledge_table
+
+ALARM = 0.01  # level of all tests together, after correction
+
+_PROMISED = {"epsilon": 2.0}
+_MOST_PRIVATE_WORLDS = 500
+"""Worlds of a combination whose clients train with Opacus, which takes about a quarter of a second a world."""
+_AUDITED, _AUDITED_PRIVATE = 10, 4  # worlds of an audit
+_NO_RATIO = "no likelihood ratio"
+_WIDTHS = {"log-odds held against": 23, "noise meter": 25, "lower bound": 12}  # columns that are to be read in one line
+
+QUICK = (
+    Combination("dp-fedsgd", Adjacency.ADD_REMOVE_RECORD, "sampled in secret"),
+    Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="local", adversary="server"),
+    Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="tree", release="sums, adam"),
+    Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="central, local sensitivity", release="models, momentum"),
+    Combination("dp-fedavg", Adjacency.ADD_REMOVE_CLIENT, "sampled, seen"),
+    Combination("dp-fedavg", Adjacency.ADD_REMOVE_CLIENT, "sampled in secret", clipping="adaptive"),
+    Combination("dp-fedavg", Adjacency.ADD_REMOVE_CLIENT, "cohort", "banded"),
+    Combination("dp-fedavg", Adjacency.REPLACE_CLIENT, noise="distributed", adversary="3 clients"),
+    Combination("dp-fedavg", Adjacency.REPLACE_CLIENT, "sampled in secret"),
+    Combination("dp-fedavg", Adjacency.REPLACE_CLIENT, clipping="adaptive"),
+    Combination("dp-sgd-clients", Adjacency.ADD_REMOVE_RECORD, noise="inside-training", adversary="server"),
+)
+"""A few combinations in which every part occurs."""
+
+
+@dataclass(frozen=True)
+class CombinationRow:
+    """A combination with what it showed, or why it is refused; and how long that took, in seconds."""
+
+    combination: Combination
+    found: Evidence | None
+    reason: str = ""
+    seconds: float = 0.0
+    verdicts: tuple[Verdict, ...] = ()  # of its audits, where its view and optimizer are the usual ones
+
+    @property
+    def violated(self) -> int:
+        """How many audits accuse it."""
+        return self.verdicts.count(Verdict.VIOLATED)
+
+    @property
+    def is_accused(self) -> bool:
+        """Whether that is more than chance explains."""
+        return self.violated > allowed(len(self.verdicts))
+
+
+def _audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
+    """Cut a run into runs of so many worlds each; what is left over is left out."""
+    numbers = run.tables.worlds["world"].to_numpy()
+    tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
+    for start in range(0, len(numbers) - worlds + 1, worlds):
+        chosen = numbers[start : start + worlds]
+        parts = {
+            name: None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
+            for name, table in tables.items()
+        }
+        yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
+
+
+def verdict_of(run: FinishedRun) -> Verdict:
+    """Return the verdict that the report of a run states."""
+    numbers = VERDICT.measure(run, Findings({}))
+    assert numbers is not None, "every run has a verdict"
+    return numbers.verdict
+
+
+def study(combination: Combination, records: Path, worlds: int, seed: int) -> CombinationRow | None:
+    """Play a combination, or find out why it is refused.
+
+    Parameters
+    ----------
+    combination, records, worlds, seed
+        Which combination, the data, as `write_records` writes it, the number of worlds, and the challenger's seed.
+
+    Returns
+    -------
+    Row or None
+        None where it is offered and says what another combination says.
+    """
+    began = time.monotonic()
+    try:
+        plan = settings.plan_of(combination, records, worlds, seed, _PROMISED)
+    except InputError as error:
+        return CombinationRow(combination, None, str(error))
+    if settings.is_repetition(plan):
+        return None
+    contents = played(plan)
+    audited = _AUDITED_PRIVATE if combination.strategy == "dp-sgd-clients" else _AUDITED
+    verdicts = tuple(map(verdict_of, _audits_of(contents.run, audited))) if combination.is_usual else ()
+    return CombinationRow(combination, evidence_of(plan, contents), "", time.monotonic() - began, verdicts)
+
+
+def holm(p_values: Floats) -> Floats:
+    """Return p-values corrected for their number by Holm's method.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.5, 0.02])).tolist()
+    [0.03, 0.5, 0.04]
+    """
+    order = np.argsort(p_values)
+    steps = np.maximum.accumulate(p_values[order] * np.arange(p_values.size, 0, -1))
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum(1.0, steps)
+    return corrected
+
+
+def _corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, float]]:
+    """Return every test by name with its p-value, before and after correction for their number."""
+    named = [
+        (f"{row.combination}: {name}", p)
+        for row in rows
+        if row.found is not None
+        for name, p in row.found.p_values().items()
+    ]
+    corrected = holm(np.array([p for _, p in named])) if named else np.empty(0)
+    return [(name, p, float(after)) for (name, p), after in zip(named, corrected, strict=True)]
+
+
+def problems(rows: Sequence[CombinationRow]) -> list[str]:
+    """Return what contradicts theory, all tests together at level `ALARM`."""
+    found_wrong = [
+        f"{name} contradicts theory, p {p:.2g}, corrected {after:.2g}"
+        for name, p, after in _corrected_tests(rows)
+        if after <= ALARM
+    ]
+    found_wrong += [f"{row.combination} is accused too often" for row in rows if row.is_accused]
+    return found_wrong + [
+        f"{row.combination}: {problem}" for row in rows if row.found is not None for problem in row.found.problems()
+    ]
+
+
+def _in_short(rows: Sequence[CombinationRow]) -> str:
+    """Return what is nearest to contradicting theory, in a few lines."""
+    tests, found = _corrected_tests(rows), [row.found for row in rows if row.found is not None]
+    if not tests:
+        return "nothing was played"
+    name, p, after = min(tests, key=lambda test: test[1])
+    lines = [f"{len(found)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
+    if weighed := [one for one in found if isinstance(one, ShownLoss)]:
+        off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
+        meters, shares = [one.meter[0] for one in weighed], [one.share for one in weighed]
+        lines.append(
+            f"advantages within {off:.1f} standard errors of theory, noise meters {min(meters):.4f} to "
+            f"{max(meters):.4f}, lower bounds at {min(shares):.0%} to {max(shares):.0%} of epsilon"
+        )
+    accused, audits = sum(row.violated for row in rows), sum(len(row.verdicts) for row in rows)
+    return "\n".join([*lines, f"{accused} of {audits} audits are violated"])
+
+
+def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
+    """Return the table of all combinations that are offered."""
+    table = _table("Every combination of the parts of a release law, with those who attack it")
+    shown = ("worlds", "log-odds held against", "scores p", "law p", "advantage", "theory", "z", "noise meter")
+    for column in (*shown, "epsilon", "lower bound", "audits violated", "s"):
+        table.add_column(column, min_width=_WIDTHS.get(column))
+    for row in rows:
+        if row.found is not None:
+            audits = f"{row.violated} of {len(row.verdicts)}" if row.verdicts else ""
+            table.add_row(*row.combination.parts(), *_cells(row.found), audits, f"{row.seconds:.0f}")
+    return table
+
+
+def refusal_table(rows: Sequence[CombinationRow]) -> Table:
+    """Return the table of all combinations that are refused, with the numbers of the reasons, see `reasons`."""
+    refused = _refused(rows)
+    table = _table("Combinations that are refused")
+    table.add_column("reason")
+    for number, reason in enumerate(reasons(rows), start=1):
+        for box in settings.boxes(row.combination for row in refused if row.reason == reason):
+            table.add_row(*map(_listed, box, COLUMNS.values()), f"({number})")
+    return table
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title, box=SIMPLE, title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _refused(rows: Sequence[CombinationRow]) -> list[CombinationRow]:
+    """Return what is refused, but not what becomes of a release where the release itself is refused."""
+    found = {row.combination: row for row in rows if row.found is None}
+    return [row for one, row in found.items() if one.is_usual or one.usual not in found]
+
+
+def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
+    """Return what a part of a refused combination may be, in the order of its table."""
+    return "any" if len(values) == len(every) > 1 else "; ".join(value for value in every if value in values)
+
+
+def _cells(found: Evidence) -> tuple[str, ...]:
+    bound = f"{found.lower_bound:.3f} ({found.share:.0%})"
+    match found:
+        case ShownLoss():
+            law, exact, z = found.law_p, found.advantage_exact, found.advantage_z
+            ratio, low, high = found.meter
+            tested = (f"{found.scores_p:.3f}", "" if law is None else f"{law:.3f}", f"{found.advantage:.4f}")
+            expected = ("" if exact is None else f"{exact:.4f}", "" if z is None else f"{z:+.1f}")
+            meter = f"{ratio:.4f} ({low:.4f} to {high:.4f})"
+            return (str(found.worlds), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
+        case Scored():
+            rdp, opacus = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
+            advantage = f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})"
+            most = (f"at most {found.advantage_most:.4f}", f"{norm.isf(found.advantage_p):+.1f}")
+            epsilons = f"{found.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
+            return (str(found.worlds), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
+        case _:
+            assert_never(found)
+
+
+def reasons(rows: Sequence[CombinationRow]) -> list[str]:
+    """Return why combinations are refused, each reason once."""
+    return list(dict.fromkeys(row.reason for row in _refused(rows)))
+
+
+def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[CombinationRow]:
+    """Study combinations one after the other, saying which.
+
+    The seeds of runs follow from the names of combinations, so that one more changes nothing for the others.
+    """
+    rows = list[CombinationRow]()
+    with tempfile.TemporaryDirectory() as directory:
+        records = Path(directory) / "records.npz"
+        settings.write_records(records)
+        for one in chosen:
+            most = _MOST_PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else worlds
+            row = study(one, records, min(worlds, most), zlib.crc32(f"{seed}: {one}".encode()))
+            rows += [] if row is None else [row]
+            if row is not None and row.found is not None:
+                console.print(f"{one}: {row.seconds:.0f} s", highlight=False)
+    return rows
+
+
+def main() -> None:
+    """Print the tables; the exit status is 1 where something contradicts theory."""
+    parser = parser_of(__doc__, "a few combinations in 400 worlds")
+    parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
+    parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")
+    parser.add_argument("--seed", type=int, default=0, help="another number plays other games (default: 0)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    console, progress = Console(width=280), Console(stderr=True, width=120)
+    worlds = options.worlds or (400 if options.quick else 2000)
+    chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
+    rows = _study_all(progress, chosen, worlds, options.seed)
+    console.print(guarantee_table(rows))
+    if reasons(rows):
+        console.print(refusal_table(rows))
+    for number, reason in enumerate(reasons(rows), start=1):
+        console.print(f"({number}) {reason}", highlight=False, markup=False)
+    print(_in_short(rows))
+    found = problems(rows)
+    if options.only is None:
+        known = [compare(one, worlds) for one in comparisons(options.quick)]
+        console.print(knowledge_table(known, worlds))
+        found += [problem for one in known for problem in one.problems()]
+    end(found, "nothing contradicts theory")
+
+
+if __name__ == "__main__":
+    guarded(main)

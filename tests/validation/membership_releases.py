@@ -1,0 +1,247 @@
+"""Made-up releases whose exact trade-off is known, and every attack of the membership game on them.
+
+A release tells of each target of each world one number, which stands for the model's confidence in the record. Nothing
+is trained, so that thousands of games take seconds, and what an attacker can reach at most is known in closed form.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, ndtr, ndtri
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.membership.attribute import attribute_guesses, sampled_law
+from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.loss import active_scores, loss_scores
+from fl_audit.audits.membership.rates import MembershipRates, membership_rates
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.audits.membership.shadow import AttackModel, ShadowRule, shadow_scores
+from fl_audit.audits.membership.white_box import WhiteBoxRule, known_halves, white_box_scores
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.errors import InputError
+from fl_audit.federation.membership import Membership
+
+_PLACES = 1.5  # spread of what is known of a record before the game: how hard it is to learn
+_POPULATION = 100
+_QUERIES = 3
+_STEPS = 50  # steps in which a white-box attack learns: fewer than by default, for it is played often
+_LOSSES_LEARNT = 300  # losses of members that are enough to learn their law from
+
+
+@dataclass(frozen=True)
+class CoinAnswers:
+    """What the models of all worlds say."""
+
+    confidences: Floats  # on the scale of log-odds: of the targets, shape (worlds, targets)
+    wrong: Floats  # of the targets with a wrong value of an attribute, which no coin moves; same shape
+    population: Floats  # of records that no world used, shape (worlds, records)
+    membership: Membership  # the coins
+
+    @property
+    def losses(self) -> Floats:
+        """Losses of the targets, shape (worlds, targets)."""
+        return np.logaddexp(0, -self.confidences)
+
+    @property
+    def log_p(self) -> Floats:
+        """Log-probabilities of the targets' own class and of the other one, shape (worlds, targets, 2)."""
+        return np.stack([-self.losses, -np.logaddexp(0, self.confidences)], axis=-1)
+
+
+@dataclass(frozen=True)
+class CoinMechanism:
+    """A mechanism that tells of each coin by itself."""
+
+    name: str  # for people
+    tell: Callable[[np.random.Generator, Flags], Floats]  # draws what is told of the coins (worlds, targets)
+    tpr: Callable[[Floats], Floats]  # the exact trade-off curve: the largest TPR at each FPR, both from 0 to 1
+    auc: float  # the area under it
+
+    def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> CoinAnswers:
+        """Return what is told, moved by a place of each record's own.
+
+        Parameters
+        ----------
+        draw, worlds, targets
+            What draws coins, places and noise; numbers of worlds and of targets, at least 1.
+        shared
+            Standard deviation of a shift of all of a world's confidences together: it makes records of one world
+            depend on each other and tells nothing of any coin.
+        """
+        is_in = draw.random((worlds, targets)) < 0.5
+        place = draw.normal(0, _PLACES, (2, targets))
+        shift = shared * draw.normal(size=(worlds, 1))
+        told = place[0] + self.tell(draw, is_in) + shift
+        wrong = place[1] + draw.normal(size=is_in.shape) + shift
+        population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(worlds, _POPULATION)) + shift
+        return CoinAnswers(told, wrong, population, Membership(is_in))
+
+
+def gaussian_mean(mu: float) -> CoinMechanism:
+    """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
+
+    At mu = 0 nothing depends on the coins.
+    """
+    return CoinMechanism(
+        f"Gaussian mean, mu = {mu:g}",
+        lambda draw, is_in: mu * is_in + draw.normal(size=is_in.shape),
+        lambda fpr: np.asarray(ndtr(ndtri(fpr) + mu), dtype=np.float64),
+        float(ndtr(mu / np.sqrt(2))),
+    )
+
+
+def randomised_response(epsilon: float) -> CoinMechanism:
+    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP."""
+    up = np.exp(epsilon)
+    return CoinMechanism(
+        f"randomised response, epsilon = {epsilon:g}",
+        lambda draw, is_in: (is_in ^ (draw.random(is_in.shape) >= expit(epsilon))).astype(np.float64),
+        lambda fpr: np.minimum(up * fpr, 1 - (1 - fpr) / up),
+        float(expit(epsilon)),
+    )
+
+
+def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
+    """Return randomised response that tells a coin outright, and says so, with probability delta.
+
+    No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath 2017, section 3).
+
+    Parameters
+    ----------
+    epsilon, delta
+        At least 0, and from 0 to 1.
+    """
+    up = np.exp(epsilon)
+
+    def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
+        told = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        outright = draw.random(is_in.shape) < delta
+        return np.where(outright, np.where(is_in, 2.0, -1.0), told.astype(np.float64))
+
+    return CoinMechanism(
+        f"randomised response, epsilon = {epsilon:g}, delta = {delta:g}",
+        tell,
+        lambda fpr: np.minimum(1.0, np.minimum(delta + up * fpr, 1 - (1 - delta - fpr) / up)),
+        float(delta + (1 - delta) * (delta + (1 - delta) * expit(epsilon))),
+    )
+
+
+Attack = Callable[[CoinAnswers, Flags | None], Floats]
+"""Scores (worlds, targets) from a release and the worlds that may serve as shadows: all others, if None."""
+
+
+def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
+    return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
+
+
+def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    """LiRA that asks in several ways: the other answers are the first with noise, which tells no more of the coin."""
+    noise = np.random.default_rng(0).normal(size=(*release.confidences.shape, _QUERIES))
+    noise[..., 0] = 0.0
+    return lira_scores(release.confidences[..., np.newaxis] + noise, release.membership, shadows=shadows)
+
+
+def _rmia(rule: RmiaRule) -> Attack:
+    return lambda release, shadows: rmia_scores(
+        -release.losses, -np.logaddexp(0, -release.population), release.membership, rule, shadows
+    )
+
+
+def _shadow(model: AttackModel) -> Attack:
+    def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
+        coins = release.membership
+        return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, ShadowRule(model), shadows)
+
+    return attack
+
+
+def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    """Show gradients of two classes, with activations that no coin moves; known halves are always the same."""
+    coins, told = release.membership, release.log_p[:, :, np.newaxis]
+    hidden = np.stack([release.wrong, np.ones_like(release.wrong)], axis=-1)[:, :, np.newaxis]
+    features = WhiteBoxFeatures(
+        signals=(np.exp(told) - [1.0, 0.0]).astype(np.float32),
+        inputs=hidden.astype(np.float32),
+        log_probabilities=told.astype(np.float32),
+        losses=-told[..., 0].astype(np.float32),
+        labels=np.zeros(coins.targets, dtype=np.int64),
+    )
+    known = known_halves(coins.worlds, coins.targets, np.random.default_rng(0))
+    return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
+
+
+def _attribute_by_law(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    """Score 1 where a binary attribute is guessed right, by the law of members' losses as shadow worlds show it.
+
+    Where it is not guessed right, the score is 0. The shadow worlds are those named, or another half of all.
+    """
+    worlds = np.arange(release.membership.worlds)
+    parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
+    scores = np.full(release.confidences.shape, np.nan)
+    for learnt_from, attacked in parts:
+        law = sampled_law(release.losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT])
+        scores[attacked] = _guessed_right(release, law)[attacked]
+    return scores
+
+
+def _guessed_right(release: CoinAnswers, law: Callable[[Floats], Floats] | None) -> Flags:
+    losses = np.stack([release.losses, np.logaddexp(0, -release.wrong)], axis=-1)
+    return attribute_guesses(losses, np.zeros(release.membership.targets, np.int64), [0.5, 0.5], law).right
+
+
+ATTACKS: dict[str, Attack] = {
+    "loss": lambda release, shadows: loss_scores(release.losses),
+    "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
+    "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
+    f"LiRA, online, {_QUERIES} queries": _lira_of_queries,
+    "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
+    "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
+    "RMIA, online": _rmia(RmiaRule(RmiaForm.ONLINE)),
+    "RMIA, offline": _rmia(RmiaRule(RmiaForm.OFFLINE)),
+    "RMIA, offline, gamma 2": _rmia(RmiaRule(RmiaForm.OFFLINE, gamma=2.0)),
+    "shadow, logistic": _shadow(AttackModel.LOGISTIC),
+    "shadow, trees": _shadow(AttackModel.TREES),
+    "shadow, network": _shadow(AttackModel.NETWORK),
+    "white-box": _white_box,
+    # By losses under two releases, the second of which has told nothing of the coins.
+    "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
+    # 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown.
+    "attribute": lambda release, shadows: _guessed_right(release, None).astype(np.float64),
+    "attribute, law of losses": _attribute_by_law,
+}
+"""Every attack that gives scores from what a release says."""
+
+_WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a world that look at no other world
+
+YES_OR_NO = ("attribute", "attribute, law of losses")  # attacks whose scores are 0 and 1
+
+SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each game
+
+GAMES = tuple((name, apart) for name in ATTACKS for apart in (True, False) if apart or name not in _WITHOUT_SHADOWS)
+"""Attacks, and whether the worlds that they attack have others as shadows, or are each other's."""
+
+
+def rates_without_leak(
+    attack: str, apart: bool, targets: int, confidence: float, draw: np.random.Generator
+) -> MembershipRates:
+    """Return the rates of an attack on 24 worlds whose releases no coin has moved, and are far from independent.
+
+    Parameters
+    ----------
+    attack, apart
+        One of `GAMES`; where a target has too few shadows for the attack, another game is played.
+    targets, confidence, draw
+        How many targets each world has (one attack learns from half of them, and gets 40 at least), the confidence of
+        all intervals together, and what draws.
+    """
+    targets = max(targets, 40) if attack == "white-box" else targets
+    shadows = np.arange(48) >= 24 if apart else None
+    while True:
+        release = gaussian_mean(0.0).release(draw, 48 if apart else 24, targets, 1.0)
+        try:
+            scores = ATTACKS[attack](release, shadows)[:24]
+        except InputError:
+            continue
+        each_other = not apart and attack not in _WITHOUT_SHADOWS
+        return membership_rates(scores, Membership(release.membership.is_in[:24]), draw, confidence, 400, each_other)

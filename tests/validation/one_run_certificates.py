@@ -1,0 +1,238 @@
+"""One-run bounds on mechanisms whose privacy is known: how often do they certify too much?
+
+    python -m tests.validation.one_run_certificates [--quick]
+
+The table has how often certificates at 95 % are false in 5000 runs of each mechanism. At most 5 % may be where a
+method's assumption holds, and the exit status is 1 where a count is larger than that and chance explain; where it does
+not hold the share is shown as well.
+
+Some mechanisms tell of each coin by itself, others leak coins together. What the release tells of a single coin, on
+average over all that is random, is known as a trade-off curve: it gives epsilon at a delta, and the smallest mu of
+Gaussian DP.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from scipy.optimize import brentq
+from scipy.special import bdtrc, expit, logit, ndtr, ndtri
+from scipy.stats import binom
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.canaries import tradeoff
+from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
+from fl_audit.audits.canaries.tradeoff import Guesses
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.chores import end, parser_of, table_of
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.statistics.shift import gaussian_shift
+from tests.validation.membership_releases import gaussian_mean, randomised_response
+
+RUNS, QUICK_RUNS = 5000, 300
+COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
+ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
+_SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
+_RATES = np.exp(np.linspace(np.log(1e-12), np.log(0.5), 4000))
+_CURVE_RATES = np.exp(np.linspace(np.log(1e-14), np.log(0.5), 20_000))
+"""False positive rates at which curves are searched; beyond one half they say the same of the other side."""
+_SURE = 1 - 1e-12
+
+IsFalse = Callable[[Floats, Flags], bool]
+
+
+@dataclass(frozen=True)
+class OneRunMechanism:
+    """A mechanism that tells of the coins of one run."""
+
+    name: str  # for people
+    # Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
+    tell: Callable[[np.random.Generator, Flags], Floats]
+    tpr: Callable[[Floats], Floats]  # the largest TPR at each FPR, about one coin, in the direction that tells more
+    is_independent: bool = True  # whether what is told of different coins is independent given the coins
+    is_gaussian: bool = False  # whether it is the Gaussian mechanism itself
+    # The mu that the curve only reaches in the limit of small rates; None where a search finds it.
+    limit_mu: float | None = None
+
+    @property
+    def mu(self) -> float:
+        """The smallest mu of Gaussian DP that the mechanism keeps."""
+        if self.limit_mu is not None:
+            return self.limit_mu
+        return float(np.max(ndtri(self.tpr(_CURVE_RATES)) - ndtri(_CURVE_RATES)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the exact epsilon at delta, above 0."""
+        tpr = self.tpr(_CURVE_RATES)
+        above = tpr > delta
+        return max(0.0, float(np.max(np.log((tpr[above] - delta) / _CURVE_RATES[above]))))
+
+
+def mechanisms() -> list[OneRunMechanism]:
+    """Return all mechanisms of the study, the ones that leak together last."""
+    ideal, response = gaussian_mean(1.0), randomised_response(1.0)
+    return [
+        OneRunMechanism(ideal.name, ideal.tell, ideal.tpr, is_gaussian=True, limit_mu=1.0),
+        OneRunMechanism("Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape),
+                        _laplace_tpr),
+        OneRunMechanism(response.name, response.tell, response.tpr),
+        # The curve is that of adding the record; that of removing it lies below where rates are small.
+        OneRunMechanism("Gaussian mean 2, sampled at 0.3", lambda draw, is_in: (
+            2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
+        ), lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)), limit_mu=2.0),
+        _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
+              lambda draw, is_in: draw.random(is_in.shape) < 0.01, is_independent=True),
+        _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
+              lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1, is_independent=False),
+        _leak("each half of the records or none (one in ten), by randomised response at 3", 0.1, 3.0,
+              lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1),
+              is_independent=False),
+    ]  # fmt: skip
+
+
+def _leak(
+    name: str, share: float, epsilon: float, leaks: Callable[[np.random.Generator, Flags], Flags], is_independent: bool
+) -> OneRunMechanism:
+    """Return what tells +-1 of the coins that leak, as randomised response has them, and noise near 0 of others."""
+
+    def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
+        leaked = leaks(draw, is_in)
+        said = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        return np.where(leaked, 2.0 * said - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
+
+    return OneRunMechanism(name, tell, lambda rate: _leak_tpr(rate, share, epsilon), is_independent)
+
+
+def _leak_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
+    """Return the largest TPR about a coin that randomised response tells with a probability, and nothing otherwise."""
+    up = np.exp(epsilon)
+    return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)
+
+
+def _laplace_tpr(rate: Floats) -> Floats:
+    """Return the curve at epsilon = 1 (Dong, Roth & Su 2022, section 2.3)."""
+    up = np.e
+    return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
+
+
+class CertificateLine(NamedTuple):
+    """How often one certificate about one mechanism was false."""
+
+    # `mechanism`, `certificate`: which.
+    mechanism: str
+    certificate: str
+    truth: float  # what must not be certified to be exceeded
+    holds: bool  # whether the method's assumption holds for the mechanism
+    # `runs`, `false`: how many there were, and how many were false.
+    runs: int
+    false: int
+
+
+def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
+    """Return how often each certificate about a mechanism is false."""
+    draw = np.random.default_rng((seed, 26))
+    tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
+    false = dict.fromkeys(tests, 0)
+    for _ in range(runs):
+        coins = draw.random((1, COINS)) < 0.5
+        scores = mechanism.tell(draw, coins)
+        for name, (_, _, is_false) in tests.items():
+            false[name] += is_false(scores[0], coins[0])
+    holds = {"any": True, "independent": mechanism.is_independent, "gaussian": mechanism.is_gaussian}
+    return [
+        CertificateLine(mechanism.name, name, truth, holds[needs], runs, false[name])
+        for name, (truth, needs, _) in tests.items()
+    ]
+
+
+def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
+    """Return for each certificate the truth, what it asks for, and whether it certifies more than the truth.
+
+    A bound lies above the truth exactly where the truth itself is rejected, which is much faster to say.
+    """
+    of_epsilon, of_mu = tradeoff.approximate_inverse(epsilon, DELTA), tradeoff.gaussian_inverse(mu)
+
+    def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
+        decided = cache(decide)
+        return lambda scores, coins: decided(tradeoff.guesses_of_scores(scores, coins, number, number))
+
+    def ordered(truth: float) -> IsFalse:
+        return counted(COINS // 4, lambda one: order_statistic_p_value(one, truth) < LEVEL)
+
+    def by_shift(scores: Floats, coins: Flags) -> bool:
+        return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
+
+    few = COINS // 10
+    return {
+        "steinke, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: tradeoff.one_run_p_value(one, epsilon, DELTA) < LEVEL),
+        ),
+        "trade-off, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_epsilon)),
+        ),
+        "trade-off, mu": (mu, "any", counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_mu))),
+        "order-statistic, mu": (mu, "independent", ordered(mu)),
+        "order-statistic, epsilon": (epsilon, "gaussian", ordered(gdp_mu(epsilon, DELTA))),
+        "shift, mu": (mu, "gaussian", by_shift),
+    }
+
+
+def problems(lines: list[CertificateLine]) -> list[str]:
+    """Return what contradicts the claims."""
+    allowed = binom.ppf(1 - ALARM / max(1, len(lines)), lines[0].runs, LEVEL)
+    return [
+        f"{line.certificate} on {line.mechanism}: {line.false} of {line.runs} are false, {allowed:g} allowed"
+        for line in lines
+        if line.holds and line.false > allowed
+    ]
+
+
+def limit_under_dependence(guesses: Guesses) -> float:
+    """Return a mu that no bound from these counts can certify more of, if it holds for coins that leak together.
+
+    A mechanism that with probability p tells, by randomised response, of r of the m coins chosen at random, and
+    otherwise of none, is mu-GDP with a mu in closed form; where p times the probability of v right guesses of r is at
+    least the level, a bound above that mu would be false too often.
+    """
+    return min(_mu_of_a_leak(guesses, float(share)) for share in _SHARES)
+
+
+def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
+    """Return the mu at which a leak with probability `share` passes the count with the level's probability."""
+    r, needed = guesses.guessed, LEVEL / share
+
+    def missing(right: float) -> float:
+        return float(bdtrc(guesses.right - 1, r, right)) - needed
+
+    if missing(_SURE) < 0:
+        return np.inf
+    epsilon = float(logit(brentq(missing, 0.5, _SURE)))
+    return float(np.max(ndtri(_leak_tpr(_RATES, share * r / guesses.coins, epsilon)) - ndtri(_RATES)))
+
+
+def main() -> None:
+    """Print the table; the exit status is 1 where more certificates are false than may be."""
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
+    played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))
+    lines = [line for seed, mechanism in played for line in _false_certificates(mechanism, runs, seed)]
+    columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")
+    table = table_of(columns, f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run", (*columns[:2], columns[3]))
+    for line in lines:
+        name, holds = (line.mechanism, line.certificate), "holds" if line.holds else "does not hold"
+        counts = (str(line.runs), str(line.false), f"{line.false / line.runs:.1%}")
+        table.add_row(*name, f"{line.truth:.3f}", holds, *counts)
+    Console(width=160).print(table)
+    end(problems(lines), "nothing contradicts the claims")
+
+
+if __name__ == "__main__":
+    guarded(main)

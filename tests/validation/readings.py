@@ -1,0 +1,197 @@
+"""Do readings say what their intervals say? Honest runs of all kinds, of which none may be said to break its promise.
+
+    python -m tests.validation.readings [--runs 200] [--first 0]
+
+Every game is played on the local engine, in many laws, with few trials and many. Of each run every number beside a
+promise is collected, with all text that is printed of it: page, console, and the entries of its summary. The readings
+are held against the printed numbers, by which a reader would judge them: what is kept lies on the right side with its
+whole interval, and what is no contradiction has the claim inside of its interval. Nothing is called broken, and no word
+of earlier versions is left.
+"""
+
+import io
+import math
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from html import unescape
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from fl_audit.audits.first_screen import summary_table
+from fl_audit.audits.sections import measured
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
+from fl_audit.report.finding import RunContents
+from fl_audit.report.page.html import render_html
+from fl_audit.report.wording import Reading, finding_text
+from tests.validation.engine_runs import honest_plans
+
+_OLD_WORDS = re.compile(r"\bas promised\b|within chance|outside its interval")
+_BROKEN = re.compile(r"(?:: |\()broken\b|Reading: broken|>broken<|BROKEN|promise was broken")
+_NUMBER = r"(-?[\d.,]+(?:e-?\d+)?)"
+_ENDS = re.compile(rf"{_NUMBER}(?: %)? to (?:{_NUMBER}(?: %)?|no limit)")
+_CLAIM = re.compile(rf"promised (at least|at most) {_NUMBER}(?: %)?: (.*)$")
+
+_PRIVACY: dict[str, Any] = {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
+                            "adjacency": "add-remove-record", "accountant": "gdp"}  # fmt: skip
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 20, "population-records": 60},
+    "model": {"name": "logistic"},
+    "training": {"rounds": 4, "learning-rate": 1.0},
+    "privacy": _PRIVACY,
+    "audit": {"worlds": 30, "epsilon-star": False, "membership": False},
+    "run": {"worlds-per-batch": 30, "keep-releases": 0, "keep-final-models": False},
+}
+_MEMBERS: dict[str, Any] = {"game": "membership", "targets": 12, "attacks": ["loss"]}
+_OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10,
+                               "local-learning-rate": 0.1}  # fmt: skip
+_BY_CLIENTS: dict[str, dict[str, Any]] = {
+    "training": {"strategy": "dp-sgd-clients", "local-batch": 8, "learning-rate": None},
+    "privacy": {"noise-multiplier": 1.2, "sensitivity": None, "accountant": None},
+}
+_CANARIES: dict[str, Any] = {"game": "one-run", "worlds": None, "canaries": 6, "evaluate-every": 20}
+_GAMES: dict[str, dict[str, dict[str, Any]]] = {
+    "two trials": {"audit": {"worlds": 2}},
+    "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"worlds": 12, "membership": True}},
+    "all at once": {"audit": {"worlds": 60, "membership": True, "epsilon-star": True}},
+    "few, at epsilon 8": {"privacy": {"noise-multiplier": None, "epsilon": 8.0}, "audit": {"worlds": 40}},
+    "insiders": {"audit": {"worlds": 60, "insiders": 2}},
+    "membership": {"audit": _MEMBERS},
+    "membership, LiRA": {"audit": _MEMBERS | {"attacks": ["loss", "lira"], "worlds": 24}},
+    "membership, sampled": {"training": {"sampling-rate": 0.5}, "privacy": {"accountant": "pld"}, "audit": _MEMBERS},
+    "membership, four trials": {"audit": _MEMBERS | {"worlds": 4}},
+    "reconstruction": {"audit": {"game": "reconstruction", "candidates": 20, "worlds": 100}},
+    "reconstruction, few": {"audit": {"game": "reconstruction", "candidates": 20, "worlds": 10}},
+    "canaries": {
+        "data": {"clients": 6}, "training": _OF_CLIENTS | {"rounds": 20},
+        "privacy": {"adjacency": "add-remove-client", "noise-multiplier": 1.0, "sensitivity": None},
+        "audit": _CANARIES, "run": {"worlds-per-batch": None},
+    },
+    "clients train privately": _BY_CLIENTS | {"audit": {"worlds": 24}},
+    "bits at random": {
+        "data": {"name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
+                 "generated-records": 400, "test-records": 50},
+        "privacy": {"private": False, "randomiser": "randomised-response", "record-epsilon": 1.0,
+                    **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant"))},
+        "audit": {"worlds": 40},
+    },
+}  # fmt: skip
+"""Games and shapes of honest runs, as changes of the settings; None takes a setting away."""
+
+
+def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, AuditPlan]]:
+    """Yield honest runs with their kinds: every second one is of `_GAMES`, the others are those of `honest_plans`.
+
+    Parameters
+    ----------
+    count, directory, first
+        How many, where records are written, and the number of the first.
+    """
+    laws = honest_plans(first + count, directory)
+    for number, law in islice(enumerate(laws), first, first + count):
+        if number % 2:
+            yield f"law {number % 14}", law
+            continue
+        name = list(_GAMES)[number // 2 % len(_GAMES)]
+        sections = {}
+        for section, values in _SETTINGS.items():
+            changed = values | _GAMES[name].get(section, {})
+            sections[section] = {key: value for key, value in changed.items() if value is not None}
+        sections["run"]["seed"] = int(np.random.default_rng((5, number)).integers(2**32))
+        if "worlds-per-batch" in sections["run"]:
+            sections["run"]["worlds-per-batch"] = sections["audit"]["worlds"]
+        yield name, resolve(parse_config(sections))
+
+
+def texts_of(contents: RunContents) -> dict[str, str]:
+    """Return all that is printed of a run, as text, by where it stands."""
+    console = Console(width=400, record=True, file=io.StringIO())
+    console.print(summary_table(contents))
+    page = " ".join(unescape(re.sub(r"<[^>]+>", " ", render_html(contents, []))).split())
+    return {"page": page, "console": console.export_text(), "summary": str(contents.summary)}
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def contradicts(entry: Mapping[str, Any]) -> str:
+    """Return in what the printed text of a number contradicts its reading; nothing where it supports it.
+
+    Parameters
+    ----------
+    entry
+        An entry of `findings`, as `Row.to_json` writes it.
+    """
+    text = finding_text(entry).replace("\N{NO-BREAK SPACE}", " ")
+    if (found := _CLAIM.search(text)) is None:
+        return ""
+    is_least, claim, said = found[1] == "at least", _number(found[2]), found[3]
+    intervals = _ENDS.findall(text)
+    if not intervals or (len(intervals) == 1 and entry["wide"] is not None and "to" not in said):
+        # A lower bound: it never keeps an upper limit, and is no contradiction where it, or that at the level, allows.
+        bound = re.search(rf"at least {_NUMBER}", said)
+        shown = _number(bound[1]) if bound else _number(text.split(",")[0].split(" ")[0])
+        return "" if said.startswith(Reading.NO_CONTRADICTION) and shown <= claim else text
+    low, high = (_number(end) if end else math.inf for end in intervals[-1])
+    right = low >= claim if is_least else high <= claim
+    inside = low <= claim <= high
+    supported = {Reading.KEPT: right, Reading.NO_CONTRADICTION: inside, Reading.TOO_FEW: inside}
+    return "" if any(said.startswith(word) and holds for word, holds in supported.items()) else text
+
+
+def problems_of(contents: RunContents) -> list[str]:
+    """Return what an honest run says and should not: readings without support, broken, and words of earlier versions.
+
+    Parameters
+    ----------
+    contents
+        The contents of its report.
+    """
+    rows = [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
+    found = [f"unsupported: {row.name}: {text}" for row in rows if (text := contradicts(row.to_json()))]
+    found += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is Reading.BROKEN]
+    for where, text in texts_of(contents).items():
+        found += [f"{where}: ...{text[max(0, one.start() - 60) : one.end() + 20]}..."
+                  for pattern in (_OLD_WORDS, _BROKEN) for one in pattern.finditer(text)]  # fmt: skip
+    return found
+
+
+def main() -> None:
+    """Print how often each word was said; the exit status is 1 where a word was not earned."""
+    console, parser, problems = Console(width=120), parser_of(__doc__), list[str]()
+    parser.add_argument("--runs", type=int, default=200, help="how many honest runs")
+    parser.add_argument("--first", type=int, default=0, help="number of the first")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    words, widened, verdicts = dict[str, Counter[str]](), Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory() as directory, console.status("playing") as status:
+        for number, (kind, plan) in enumerate(honest_readings(options.runs, Path(directory), options.first)):
+            status.update(f"{number} runs played, now: {kind}")
+            contents = played(plan)
+            verdicts[str(contents.summary["verdict"])] += 1
+            problems += [f"run {options.first + number} ({kind}): {one}" for one in problems_of(contents)]
+            for section, numbers in measured(contents):
+                for row in section.read_rows(numbers, contents):
+                    if row.read is not None:
+                        words.setdefault(section.name, Counter())[str(row.reading)] += 1
+                        widened[section.name] += row.read.wide is not None
+    columns = ("numbers of", *map(str, Reading), "read at the level")
+    rows = [(name, *(str(words[name][word]) for word in Reading), str(widened[name])) for name in words]
+    total = ("all", *(str(sum(each[word] for each in words.values())) for word in Reading), str(widened.total()))
+    title = f"{options.runs} honest runs: {', '.join(f'{often} {name}' for name, often in verdicts.items())}"
+    console.print(table_of(columns, title, columns[:1], [*rows, total]))
+    end(problems, "every reading is supported by its interval, and nothing honest is called broken")
+
+
+if __name__ == "__main__":
+    guarded(main)

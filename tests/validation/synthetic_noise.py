@@ -1,0 +1,244 @@
+"""Synthetic federations in numpy: clients, clipped sums, noise, and what an insider measures of it, without a model.
+
+The residual sums are computed here from raw vectors, by the definitions of the noise meter and independently of its
+code, so that tests and limits of the verdict can be checked against a truth that is known.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.noise_meter import sampled_places
+from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals
+from tests.validation.breach_kinds import Breach, NoiseRound
+
+_DIRECTIONS = 16
+_HALF_PRECISION_BITS = 11
+_Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
+_CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
+_Z, _NORM = 8.0, 3.0  # its noise multiplier and its clipping norm C
+_HONEST = Breach("none", ())
+_ODD_RECORDS, _ODD_FEATURES = 100, 200
+
+
+@dataclass(frozen=True)
+class NoiseSetting:
+    """A synthetic federation."""
+
+    tensors: _Tensors = (("weight", 640), ("bias", 10))
+    # `worlds`, `rounds`: how many.
+    worlds: int = 20
+    rounds: int = 30
+    replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
+    local: bool = False  # whether the noise follows the sensitivity of each round
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters of the model."""
+        return sum(size for _, size in self.tensors)
+
+
+def _draw_sums(
+    rng: np.random.Generator, setting: NoiseSetting, breach: Breach
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
+
+    Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
+    and the clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
+    """
+    size = setting.parameters
+    common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
+    shape = (setting.rounds, _CLIENTS, _RECORDS)
+    lengths = 2 * _NORM * rng.lognormal(0.0, 0.7, (*shape, 1))
+    single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
+    raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
+    clipped = (raw * np.minimum(1.0, _NORM / lengths)).sum(axis=2)
+    present = _of_length(rng, setting)
+    absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
+    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / _NORM))).sum(axis=2)
+    released = made.sum(axis=1)
+    if breach.unclipped:
+        released = released - clipped[:, 0] + raw.sum(axis=2)[:, 0]
+    return clipped.sum(axis=1), released, present, absent
+
+
+def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
+    vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
+    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
+    return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> Measured:
+    """Play the game in all worlds and return what an insider who believes the claim measures.
+
+    Parameters
+    ----------
+    rng, setting, breach
+        Source of sums and bits, what is played, and the breach; left out, nothing is broken.
+    """
+    clipped, released, present, absent = _draw_sums(rng, setting, breach)
+    members = rng.random(setting.worlds) < 0.5
+    difference = present - absent
+    sensitivity = np.linalg.norm(difference, axis=-1)
+    claimed = _NORM * (2 if setting.replace else 1)
+    sigma = _Z * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
+    chosen = np.where(members[:, None, None], present, absent)
+    release = np.asarray((released + chosen) * breach.scale) + _noise(rng, setting, sigma, members, breach)
+    shared = np.broadcast_to(clipped, release.shape)
+    middle = shared + (present + absent) / 2
+    increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
+    residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
+    return Measured(members, increments, sensitivity, sigma, _Z, residuals)
+
+
+def _noise(rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach) -> Floats:
+    normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
+    sizes = tuple(size for _, size in setting.tensors)
+
+    def drawn(number: int) -> Floats:
+        own = sigma[:, number - 1]
+        return breach.drawn(NoiseRound(lambda at: normals[:, at - 1], number, setting.rounds, members, own, sizes, key))
+
+    return np.stack([drawn(number) for number in range(1, setting.rounds + 1)], axis=1)
+
+
+@dataclass(frozen=True)
+class OddFeature:
+    """Honest federations whose sensitivities follow the secret: a logistic model that learns one odd feature.
+
+    Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. C is 1, and the learning
+    rate 2 on the sum divided by the 100 records. Under global scaling the sensitivity of a round follows the weight of
+    that feature, and so what was seen before: the final log-odds are far from normal, and whoever takes them for normal
+    calls honest runs violated. Innovations and residuals keep their law.
+    """
+
+    # `worlds`, `rounds`: how many.
+    worlds: int = 100
+    rounds: int = 30
+    mu: float = 5.0  # sqrt(rounds) / z of the claim
+
+    @property
+    def noise_multiplier(self) -> float:
+        """z of the claim."""
+        return float(np.sqrt(self.rounds) / self.mu)
+
+
+def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
+    """Play an honest run under replace-record and global scaling, and return what the insider measures.
+
+    Parameters
+    ----------
+    rng, setting
+        Source of records, bits and noise, and what is played.
+    """
+    records = rng.standard_normal((_ODD_RECORDS - 1, _ODD_FEATURES))
+    records[:, -1] = 0.0
+    labels = (records @ rng.standard_normal(_ODD_FEATURES) > 0).astype(np.float64)
+    odd = np.zeros((2, _ODD_FEATURES))
+    odd[:, -1] = 10.0, -10.0
+    members = rng.random(setting.worlds) < 0.5
+    weights = np.zeros((setting.worlds, _ODD_FEATURES))
+    sigma = setting.noise_multiplier * 2
+    rounds = []
+    for _ in range(setting.rounds):
+        shared = _clipped_slopes(weights, records, labels) @ records
+        pair = _clipped_slopes(weights, odd, np.ones(2))[..., None] * odd
+        chosen = np.where(members[:, None], pair[:, 0], pair[:, 1])
+        release = shared + chosen + sigma * rng.standard_normal(weights.shape)
+        rounds.append((release, shared, pair[:, 0], pair[:, 1], chosen))
+        weights = weights - 2.0 / _ODD_RECORDS * release
+    release, shared, present, absent, chosen = (np.stack(part, axis=1) for part in zip(*rounds, strict=True))
+    difference, error = present - absent, release - shared - (present + absent) / 2
+    increments, claimed = np.sum(error * difference, axis=-1) / sigma**2, np.full(release.shape[:2], sigma)
+    residuals = _residuals((("weight", _ODD_FEATURES),), release, shared, present, absent, claimed, chosen)
+    sensitivity = np.linalg.norm(difference, axis=-1)
+    return Measured(members, increments, sensitivity, claimed, setting.noise_multiplier, residuals)
+
+
+def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats:
+    """Return by what each record is multiplied to give its gradient clipped at 1, (worlds, records)."""
+    slopes = expit(weights @ features.T) - labels
+    lengths = np.abs(slopes) * np.linalg.norm(features, axis=1)
+    return np.asarray(slopes * np.minimum(1.0, 1.0 / np.maximum(lengths, 1e-300)))
+
+
+def _residuals(
+    tensors: _Tensors, release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats, chosen: Floats
+) -> Residuals:
+    """Return the residual sums of releases by their definitions.
+
+    `release` is what was released, `shared` what it holds under both hypotheses, `present` and `absent` what it holds
+    besides under D and under D', and `chosen` which of these two was really added, all (worlds, rounds, parameters);
+    `sigma` is the claimed noise, (worlds, rounds).
+    """
+    difference = present - absent
+    error = release - shared - (present + absent) / 2
+    length = np.linalg.norm(difference, axis=-1, keepdims=True)
+    unit = np.divide(difference, length, out=np.zeros_like(difference), where=length > 0)
+    residual = error - np.sum(error * unit, axis=-1, keepdims=True) * unit
+    squares, freedom = _per_tensor(tensors, residual, unit)
+    standard = (release - shared - chosen) / sigma[..., None]
+    values = standard * sigma[..., None], standard, release
+    assert len(values) == len(LOW_BITS_KINDS)
+    # (worlds, rounds, 1, kinds)
+    low_bits = np.stack([_low_bits(one) for one in values], axis=-1)[:, :, None]
+    places = sampled_places(ParameterLayout(tuple(name for name, _ in tensors), tuple((size,) for _, size in tensors)))
+    classes = [np.sum(standard[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]
+    return Residuals(
+        tensors=tuple(name for name, _ in tensors),
+        places=places,
+        parameters=release.shape[-1],
+        total=np.sum(residual**2, axis=-1),
+        total_freedom=np.where(length[..., 0] > 0, release.shape[-1] - 1, release.shape[-1]).astype(np.int64),
+        squares=squares,
+        freedom=freedom,
+        projections=_projections(residual, unit),
+        gradient=_along_gradients(error, unit, shared),
+        grain=np.zeros_like(sigma),
+        low_bits=low_bits,
+        low_bits_count=np.full(low_bits.shape, release.shape[-1], dtype=np.int64),
+        strides=np.stack(classes, axis=-1)[:, :, None],
+        sample=standard[..., [number for number, _ in places]][:, :, None],
+    )
+
+
+def _per_tensor(tensors: _Tensors, residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
+    """Return the squares without the part along the record's direction in each tensor, and their degrees of freedom."""
+    squares, freedom, start = [], [], 0
+    for _, size in tensors:
+        part, along = residual[..., start : start + size], unit[..., start : start + size]
+        length = np.linalg.norm(along, axis=-1)
+        inner = np.sum(part * along, axis=-1)
+        off = np.divide(inner, length, out=np.zeros_like(inner), where=length > 0)
+        squares.append(np.sum(part**2, axis=-1) - off**2)
+        freedom.append(np.where(length > 0, size - 1, size))
+        start += size
+    return np.stack(squares, axis=-1), np.stack(freedom, axis=-1).astype(np.int64)
+
+
+def _projections(residual: Floats, unit: Floats) -> Floats:
+    """Return the residual along fixed orthonormal directions, whitened: its covariance there is I - aa', a = V'u."""
+    size = residual.shape[-1]
+    count = min(_DIRECTIONS, size // 2)
+    directions = np.linalg.qr(np.random.default_rng(20).standard_normal((size, count)))[0]
+    seen, along = residual @ directions, unit @ directions
+    square = np.sum(along**2, axis=-1, keepdims=True)
+    gain = np.divide(1 / np.sqrt(1 - square) - 1, square, out=np.zeros_like(square), where=square > 0)
+    return np.asarray(seen + gain * np.sum(seen * along, axis=-1, keepdims=True) * along)
+
+
+def _along_gradients(error: Floats, unit: Floats, shared: Floats) -> Floats:
+    direction = shared - np.sum(shared * unit, axis=-1, keepdims=True) * unit
+    length = np.linalg.norm(direction, axis=-1)
+    inner = np.sum(error * direction, axis=-1)
+    return np.divide(inner, length, out=np.full_like(inner, np.nan), where=length > 0)
+
+
+def _low_bits(values: Floats) -> Floats:
+    """Return the sum of cos(2 pi phase), phase the value in units of the last of 11 significant bits."""
+    _, exponents = np.frexp(values)
+    return np.cos(2 * np.pi * np.ldexp(values, _HALF_PRECISION_BITS - exponents)).sum(axis=-1)
