@@ -12,6 +12,7 @@ Examples
 
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,14 +58,19 @@ __all__ = [
     "run_audit",
 ]
 
+# Flower packs an app without symbolic links, and some systems have none: the parties then stand beside this package.
+_BESIDE = Path(__file__).parent.parent
+if not (_BESIDE / "fl_audit" / "clients").is_dir() and (_BESIDE / "clients").is_dir():
+    __path__.append(str(_BESIDE))
+
 _NAMES = {
     "adjacency": "Adjacency",
     "api.promises": "account calibrate epsilon_star lower_bound",
     "api.running": "RunError run_audit",
     "api.stored_run": "Run read_run",
-    "canaries.bounds": "one_run_bound",
+    "audits.canaries.bounds": "one_run_bound",
     "errors": "InputError",
-    "evidence.belief.verdict": "Verdict",
+    "verdict.verdict": "Verdict",
     "privacy.accounting": "Accountant",
     "privacy.claim": "Claim",
     "privacy.events": "GaussianRelease LaplaceRelease RandomizedResponse SampledGaussianRelease gaussian_rounds",

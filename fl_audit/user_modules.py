@@ -1,7 +1,7 @@
 """Modules of the user, such as `my_models`: how they are found, and how they travel to other processes.
 
-Packages of fl_audit have ordinary names (server, clients, strategies, experiments). Were the user's directory searched
-first, as Python does by itself, a `server.py` there would be imported in the place of ours.
+The user's directory is searched last: were it searched first, as Python does by itself, a module there that has the
+name of a package which fl_audit needs would be imported in the place of that package.
 """
 
 import importlib.util
@@ -32,7 +32,9 @@ MOVED = {
 }
 """What only one paper uses, by what it is and the name that it had before it moved to the paper's reproduction."""
 
-OWN_PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
+OWN_PACKAGE = "fl_audit"
+"""The one name that an installation of this software adds."""
+
 _OWN_ROOT = Path(__file__).resolve().parents[1]
 
 T = TypeVar("T")
@@ -69,7 +71,7 @@ def import_user_module(name: str) -> ModuleType:
         theirs = _place(importlib.machinery.PathFinder.find_spec(top, [directory]))
         other = place_of(top)
         if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
-            whose = "fl_audit has a package of this name" if top in OWN_PACKAGES else f"this name is taken by {other}"
+            whose = "fl_audit has this name" if top == OWN_PACKAGE else f"this name is taken by {other}"
             what = f"module {top!r} in {directory} cannot be imported, because {whose}"
             raise InputError(f"{what}: accepted are other names, so rename {theirs}")
     return importlib.import_module(name)
@@ -184,7 +186,7 @@ def collision_words(error: BaseException, directory: Path) -> str:
     for top in tops:
         theirs, other = _place(importlib.machinery.PathFinder.find_spec(top, [str(directory)])), place_of(top)
         if theirs is not None and other is not None and Path(theirs).resolve() != Path(other).resolve():
-            ours = " of fl_audit" if top in OWN_PACKAGES else ""
+            ours = " of fl_audit" if top == OWN_PACKAGE else ""
             return f"; {_home(theirs)} is hidden by {_home(other)}{ours}: both are called {top!r}, so rename the former"
     return ""
 
@@ -300,7 +302,7 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     nothing is sent: they have to be installed wherever they are needed.
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
-    tops = {top for top in tops if top.isidentifier()} - set(OWN_PACKAGES)
+    tops = {top for top in tops if top.isidentifier()} - {OWN_PACKAGE}
     modules = dict[str, SentModule]()
     for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
         for file in _files(directory):
@@ -328,5 +330,5 @@ def _directory(top: str) -> Path | None:
 def _files(directory: Path) -> list[Path]:
     """Return the modules of a directory, and of those packages in it that are loaded."""
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
-    within = [file for name in sorted(packages - set(OWN_PACKAGES)) for file in (directory / name).rglob("*.py")]
+    within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]

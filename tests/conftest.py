@@ -14,7 +14,7 @@ from audits import MakePlan, small_settings
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
-import experiments  # noqa: F401  # sets the environment before Flower is imported
+import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve

@@ -17,11 +17,12 @@ PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    graph = grimp.build_graph("fl_audit", cache_dir=None)
+    assert "fl_audit.experiments.cli.main" in graph.modules
     # `prepare` raises CycleError and names the circle.
     drawing = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(drawing).prepare()
-    assert len(drawing) > 200
+    assert len(drawing) > 450
 
 
 def test_no_two_public_classes_have_one_name() -> None:

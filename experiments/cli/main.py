@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import experiments  # noqa: F401  # sets the environment before Flower is imported
+import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.errors import InputError
 from fl_audit.experiments import talk
 from fl_audit.experiments.cli import options

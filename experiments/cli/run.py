@@ -36,7 +36,7 @@ def demo(
     as_json: options.JsonOption = False,
 ) -> None:
     """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
-    with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
+    with resources.as_file(resources.files("fl_audit.experiments") / "configs" / "demo.toml") as path:
         run(path, set_, out, engine=engine, fail_on_violation=fail_on_violation, as_json=as_json)
 
 

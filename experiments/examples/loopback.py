@@ -31,7 +31,7 @@ from fl_audit.audits.canaries.kept import seed_in
 from fl_audit.audits.canaries.live import measure_live
 
 APP = Path(__file__).parent / "hospitals"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 HOSPITALS, PORT = 4, 9443
 _BIN = Path(sys.executable).parent
 _START = 60.0

@@ -12,7 +12,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import InMemoryGrid
 
-import experiments  # noqa: F401  # sets the environment before Ray is imported
+import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.experiments.runs.config_file import load_config

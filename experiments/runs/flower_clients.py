@@ -4,7 +4,7 @@ Flower imports it before it starts Ray. The import closes that Ray to others, le
 and puts the pool of client processes in the place of Flower's.
 """
 
-import experiments  # noqa: F401  # sets the environment before Ray is imported
+import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.clients.app import app as client_app
 from fl_audit.experiments.runs.cluster.access import close_a_ray_to_come
 from fl_audit.experiments.runs.cluster.backend import put_pool_in_place

@@ -105,7 +105,7 @@ def _versions() -> dict[str, str]:
 @cache
 def commit_of_sources() -> str | None:
     """Return the commit of the sources, with a plus where they were changed; None where they are under no control."""
-    place = Path(fl_audit.__file__).parent
+    place = Path(fl_audit.__file__).resolve().parent
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(place), *words]

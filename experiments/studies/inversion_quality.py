@@ -157,7 +157,7 @@ def beside_reference(
         "shape": scene.true.shape[2:], "classes": scene.classes, "model": setting.model,
         "iterations": descent.iterations, "smoothness": descent.smoothness,
     }  # fmt: skip
-    path = os.pathsep.join(map(str, (Path(__file__).parents[2], reference)))
+    path = os.pathsep.join(map(str, (Path(__file__).resolve().parents[2], reference)))
     written = asked(interpreter, _REFERENCE_SCRIPT, told, "the reference", os.environ | {"PYTHONPATH": path})
     theirs = np.asarray(written["drawn"], dtype=np.float32)
     return _likeness(scene, ours).psnr, _likeness(scene, theirs).psnr

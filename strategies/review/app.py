@@ -17,7 +17,7 @@ from typing import Any
 from flwr.common.config import flatten_dict
 
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.user_modules import OWN_PACKAGES, collision_words
+from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
     """
     module, _, attribute = named.partition(":")
     top = module.partition(".")[0]
-    if top in OWN_PACKAGES:
-        raise InputError(f"{named} is in a package called {top}, as one of fl_audit is: accepted is another name")
+    if top == OWN_PACKAGE:
+        raise InputError(f"{named} is in a package called {top}, as this software is: accepted is another name")
     if str(app.directory) not in sys.path:
         # As Flower does: what the app brings along is found first.
         sys.path.insert(0, str(app.directory))

@@ -83,7 +83,7 @@ def sources() -> dict[str, ast.Module]:
             parts = path.relative_to(ROOT).with_suffix("").parts
             text = path.read_text(encoding="utf-8")
             if not STUDIES & set(parts) and "confidence" in text.lower():
-                found[".".join(parts)] = ast.parse(text)
+                found[".".join(parts if folder == "fl_audit" else ("fl_audit", *parts))] = ast.parse(text)
     return found
 
 

@@ -13,14 +13,14 @@ from fl_audit.experiments.runs.cluster.luggage import compartment_of, pieces_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each process is a copy of one that has imported what clients need and has done nothing: importing takes seconds."""
-PROCESSES.set_forkserver_preload(["experiments", "fl_audit.clients.app", "ray.cloudpickle"])
+PROCESSES.set_forkserver_preload(["fl_audit.experiments", "fl_audit.clients.app", "ray.cloudpickle"])
 
 
 def serve(calls: Connection) -> None:
     """Answer client calls until there are no more; a context is sent back, for a call may have changed its state."""
     import torch
 
-    import experiments  # noqa: F401  # sets the environment before Flower is imported
+    import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
     from fl_audit.clients.app import app
     from fl_audit.data import catalogue
 

@@ -30,7 +30,7 @@ _NOTICING = {
 """By itself Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
 to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
 long workers wait."""
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 _SECONDS_TO_END = 180.0
 """So long a run may go on by itself before its process counts as left over."""
 _BIN = Path(sys.executable).parent

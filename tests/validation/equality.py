@@ -47,7 +47,7 @@ def main() -> None:
     if chosen.command == "record":
         record(chosen.file, chosen.only, with_ray=not chosen.without_ray)
         return
-    found = differences(*(json.loads(path.read_text()) for path in (chosen.old, chosen.new)), read_renames())
+    found = differences(json.loads(chosen.old.read_text()), json.loads(chosen.new.read_text()), read_renames())
     print("\n".join(found) or "All digests are equal.")
     sys.exit(1 if found else 0)
 
@@ -137,7 +137,7 @@ def differences(
     >>> differences({"a": {"mu": "1"}}, {"a": {"mu": "2"}})
     ['a: mu is 2 and was 1']
     """
-    found = []
+    found: list[str] = []
     for case in dict.fromkeys([*old, *new]):
         before = {_renamed(key, renames or {}): value for key, value in old.get(case, {}).items()}
         after = new.get(case, {})

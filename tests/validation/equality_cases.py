@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
-import experiments  # noqa: F401  # sets the environment before Flower is imported
+import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.findings import findings, trial_json
 from fl_audit.audits.black_box.seen import Games
@@ -99,7 +99,7 @@ def _convolutional(directory: Path) -> Any:
     np.savez(path, x=draw.random((120, 1, 28, 28), np.float32), y=np.arange(120) % 10)
     data = {"name": "npz", "path": str(path), "records": 40, "test-records": 20}
     audit = {"worlds": 2, "epsilon-star": False, "membership": False}
-    changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"worlds-per-batch": 2}}
+    changes: Changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"worlds-per-batch": 2}}
     return _audit(changes, Engine.LOCAL, directory)
 
 

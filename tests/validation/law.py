@@ -63,7 +63,7 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
     overrides
         Settings that differ, each `section.key=value`.
     """
-    with resources.as_file(resources.files("experiments") / "configs" / f"{setting}.toml") as path:
+    with resources.as_file(resources.files("fl_audit.experiments") / "configs" / f"{setting}.toml") as path:
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
