@@ -1,8 +1,8 @@
 """The observer of releases: what is found in released models, from outputs and losses alone.
 
-Each finding is a function of a release that gives columns of the run's tables. Where members' losses
-stay with their owners, `fl_audit.strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership
-attacks need single losses and pool members' all the same. Early stopping chooses among the releases by these losses.
+Each finding is a function of a release that gives columns of the run's tables. Where members' losses stay with their
+owners, `fl_audit.strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership attacks
+need single losses and pool members' all the same. Early stopping chooses among the releases by these losses.
 """
 
 from collections import defaultdict

@@ -15,12 +15,12 @@ from PIL import Image
 from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
+from fl_audit.audits.page import html, writing
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.report import style
-from fl_audit.report.page import html, writing
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)

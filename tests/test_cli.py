@@ -117,7 +117,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         summary: dict[str, str]
 
     monkeypatch.setattr("fl_audit.experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "violated"}))
-    monkeypatch.setattr("fl_audit.audits.first_screen.summary_table", lambda _: "")
+    monkeypatch.setattr("fl_audit.audits.page.first_screen.summary_table", lambda _: "")
     arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.common.sections_promise import person_text
-from fl_audit.audits.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.cautions import cautions_of

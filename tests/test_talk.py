@@ -42,7 +42,7 @@ seed = 0
 @pytest.fixture(autouse=True)
 def _audible(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Leave the talk as it was, and write no page: what is in it is tested elsewhere."""
-    monkeypatch.setattr("fl_audit.report.page.writing.write_report", lambda *_: None)
+    monkeypatch.setattr("fl_audit.audits.page.writing.write_report", lambda *_: None)
     yield
     talk.choose(quiet=False, level=None)
 

@@ -12,8 +12,10 @@ import pytest
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[1]
-APART = ("benchmarks", "examples", "studies", "zoo")
+APART = ("benchmarks", "examples", "studies")
 """Parts of `experiments` that stay in the repository: they show that the software is right."""
+PARTS = {"clients", "server", "strategies", "experiments"}
+"""What is installed inside fl_audit, and stands beside it in the repository."""
 OF_TESTS = ("dp_accounting", "pytest", "hypothesis", "mpmath", "skimage", "grimp")
 TRAP = "raise RuntimeError('a module of the user was imported in the place of ours')\n"
 
@@ -38,20 +40,23 @@ def files(place: Path, packages: set[str]) -> set[Path]:
 
 def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
     (information,) = installed.glob("fl_audit-*.dist-info")
-    packages = {"fl_audit", "clients", "server", "strategies", "experiments"}
-    assert {entry.name for entry in installed.iterdir()} == packages | {information.name}
+    assert {entry.name for entry in installed.iterdir()} == {"fl_audit", information.name}
     assert (installed / "fl_audit" / "py.typed").is_file()
     assert (
         information / "entry_points.txt"
     ).read_text() == "[console_scripts]\nfl-audit = fl_audit.experiments.cli.main:main\n"
-    there = files(installed, packages)
-    kept = {path for path in files(ROOT, packages) if path.parts[0] != "experiments" or path.parts[1] not in APART}
-    assert there == kept
+    there = files(installed, {"fl_audit"})
+    own = {
+        Path("fl_audit", path)
+        for path in files(ROOT, PARTS)
+        if path.parts[:2] not in {("experiments", n) for n in APART}
+    }
+    assert there == files(ROOT, {"fl_audit"}) | own
 
 
 def test_nothing_that_is_installed_needs_what_is_not(installed: Path) -> None:
     """Neither what stays in the repository alone, nor a package that only the tests need."""
-    stay = tuple(f"experiments.{name}" for name in APART)
+    stay = ("tests", *(f"fl_audit.experiments.{name}" for name in APART))
     for path in installed.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -65,7 +70,7 @@ def test_nothing_that_is_installed_needs_what_is_not(installed: Path) -> None:
 
 
 def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, tmp_path: Path) -> None:
-    for name in ("server", "clients", "strategies"):
+    for name in ("server", "clients", "strategies", "tests"):
         (tmp_path / f"{name}.py").write_text(TRAP)
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "__init__.py").write_text(TRAP)
@@ -76,7 +81,7 @@ def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, 
         f"assert fl_audit.__file__.startswith({str(installed)!r}), fl_audit.__file__\n"
         "from fl_audit.experiments.runs.config_file import load_config\n"
         "from pathlib import Path\n"
-        f"load_config(Path({str(installed)!r}) / 'experiments' / 'configs' / 'demo.toml')\n"
+        f"load_config(Path({str(installed)!r}) / 'fl_audit' / 'experiments' / 'configs' / 'demo.toml')\n"
         "sys.argv = 'fl-audit account --noise-multiplier 9.95 --delta 0.001 --rounds 30 --accountant gdp'.split()\n"
         "sys.argv += ['--adjacency', 'replace-record']\n"
         "main()\n"

@@ -25,13 +25,13 @@ from PIL import Image
 from torch import Tensor
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.first_screen import Fact
+from fl_audit.audits.page.first_screen import Fact
+from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.worlds import WorldBatch

@@ -206,7 +206,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    from fl_audit.audits.first_screen import summary_table
+    from fl_audit.audits.page.first_screen import summary_table
     from fl_audit.experiments.terminal import console
 
     console().print(summary_table(contents))
@@ -214,7 +214,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
 
 
 def _tell_report(directory: Path) -> None:
-    from fl_audit.report.page.writing import hindrance
+    from fl_audit.audits.page.writing import hindrance
 
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")

@@ -1,7 +1,7 @@
 """A SuperLink and its SuperNodes on this machine, with TLS and node authentication, as a federation has them.
 
-python -m fl_audit.experiments.examples.loopback OUT trains the app of `experiments/examples/hospitals` so, and leaves in OUT
-what the server has kept of its canaries, for `fl-audit live OUT/canaries --coins OUT/coins`.
+python -m fl_audit.experiments.examples.loopback OUT trains the app of `experiments/examples/hospitals` so, and
+leaves in OUT what the server has kept of its canaries, for `fl-audit live OUT/canaries --coins OUT/coins`.
 """
 
 import argparse

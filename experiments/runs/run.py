@@ -57,7 +57,7 @@ _FOR_THE_END = (
     "pyarrow.dataset",
     "fl_audit.experiments.runs.attacks",
     "fl_audit.experiments.runs.summary",
-    "fl_audit.report.page.writing",
+    "fl_audit.audits.page.writing",
 )
 """What takes seconds to import and is needed after the last round: imported while the clients work."""
 
@@ -276,9 +276,9 @@ def finish(
         What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
+        from fl_audit.audits.page.writing import write_report
         from fl_audit.experiments.runs.attacks import with_attacks
         from fl_audit.experiments.runs.summary import summarise
-        from fl_audit.report.page.writing import write_report
 
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.worlds)

@@ -1,7 +1,7 @@
 """What could be reconstructed: naming the right record over epsilon, and pictures out of gradients.
 
-    python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick] [--only rates|pictures|quality]
-                                                 [--reference PYTHON DIR]
+    python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick]
+        [--only rates|pictures|quality] [--reference PYTHON DIR]
 
 `rates`: how often the right one of 100 candidates is named over epsilon, beside the bound: by the best attack there is
 on candidates that lie as far apart as they can, in games on handwritten digits, and in the same games with half of the

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from fl_audit.audits.common import sections_promise as promise
+from fl_audit.audits.common.look_at import look_at
 from fl_audit.audits.common.sections_law import LAW, ORIGIN
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
@@ -15,7 +16,6 @@ from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
-from fl_audit.report.look_at import look_at
 from fl_audit.report.wording import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictNumbers

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from fl_audit.audits.page.markup import Banner, verdict_banner
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import wording
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.page.markup import Banner, verdict_banner
 from fl_audit.report.wording import Reading, UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictNumbers, measure_verdict

@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.trials import strategy_process
 from fl_audit.experiments.trials.strategy_process import StrategyOptions, held
 from fl_audit.strategies.review.app import read_app
-from fl_audit.user_modules import OWN_PACKAGES
+from fl_audit.user_modules import OWN_PACKAGE
 
 WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
 """Few worlds: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
@@ -81,9 +81,9 @@ class Workspace:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [*words, *_made_small(words)])
             if _name(words) == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
-                patch.setattr("fl_audit.report.page.writing.write_report", lambda *_: None)
+                patch.setattr("fl_audit.audits.page.writing.write_report", lambda *_: None)
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
-                patch.setattr("fl_audit.report.page.writing.write_pdf", lambda *_: None)
+                patch.setattr("fl_audit.audits.page.writing.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
                 patch.setattr(strategy_process, "held_apart", _held_here)
             with pytest.raises(SystemExit) as ended:
@@ -130,7 +130,7 @@ def read(block: Block, directory: Path) -> None:
         case "python":
             for node in ast.walk(ast.parse(block.body)):
                 match node:
-                    case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] in OWN_PACKAGES:
+                    case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == OWN_PACKAGE:
                         assert all(hasattr(import_module(module), one.name) for one in names), f"{block.page}: {module}"
 
 

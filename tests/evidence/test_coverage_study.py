@@ -36,7 +36,7 @@ NOT_OF_A_NUMBER = {
     # the interval of a section of the user's own, stretched as that of a normal law
     "fl_audit.verdict.readings.widened.at",
     # how often chance alone gives what was found, in words
-    "fl_audit.audits.first_screen._of_verdict",
+    "fl_audit.audits.page.first_screen._of_verdict",
 }
 LISTED = {function for statement in STATEMENTS for function in statement.functions}
 

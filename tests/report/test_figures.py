@@ -14,6 +14,7 @@ from fl_audit.audits.common.findings_promise import OtherPromises
 from fl_audit.audits.common.sections_released_model import promise_fits
 from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffNumbers
 from fl_audit.audits.membership.findings_attacks import MembershipNumbers
+from fl_audit.audits.page.html import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents
 from fl_audit.errors import InputError
 from fl_audit.federation.crafted import CraftedMeasures
@@ -21,7 +22,6 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import _page_svg, draw_all
 from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseNumbers

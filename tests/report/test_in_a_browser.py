@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.report.page.html import render_html
+from fl_audit.audits.page.html import render_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (

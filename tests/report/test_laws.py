@@ -11,13 +11,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_promise import ClippingNumbers, ColludersNumbers
 from fl_audit.audits.common.sections_law import law_tables
 from fl_audit.audits.common.sections_promise import person_text
-from fl_audit.audits.first_screen import facts_of, summary_table
 from fl_audit.audits.identifiability.findings_insider import InsidersNumbers
+from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.html import DrawnPicture, paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.report.law_words import contribution_text, multiplied_text
-from fl_audit.report.page.html import DrawnPicture, paragraphs, render_html
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import unit_words
 from fl_audit.verdict.family import TestName

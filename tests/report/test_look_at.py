@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, StarNumbers
+from fl_audit.audits.common.look_at import NOT_MEANINGFUL
 from fl_audit.audits.common.sections_promise import person_text
-from fl_audit.audits.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.html import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.report.finding import RunContents
-from fl_audit.report.look_at import NOT_MEANINGFUL
-from fl_audit.report.page.html import render_html
 
 
 def changed(contents: RunContents, untrained: float = 0.5, **facts: object) -> RunContents:

@@ -12,15 +12,15 @@ from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import ModelNumbers
-from fl_audit.audits.first_screen import summary_table
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.audits.identifiability.findings_pair import PairNumbers
+from fl_audit.audits.page.first_screen import summary_table
+from fl_audit.audits.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
+from fl_audit.audits.page.writing import write_report
 from fl_audit.audits.sections import SECTIONS, measured, page_rows, report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
 from fl_audit.report.finding import Section
-from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
-from fl_audit.report.page.writing import write_report
 from fl_audit.report.wording import Reading, finding_text
 from fl_audit.verdict.family import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseNumbers

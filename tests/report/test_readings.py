@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.first_screen import facts_of, summary_table
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _surer_row, advantage_row
+from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.html import render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.experiments.cli.compare import _MARKS
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.report.finding import Row, RunContents
-from fl_audit.report.page.html import render_html
 from fl_audit.report.wording import Reading, finding_text
 from fl_audit.verdict.noise_estimate import estimate_noise
 from fl_audit.verdict.noise_scale import SquareSum

@@ -11,13 +11,13 @@ from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.tradeoff import tradeoff_epsilon
-from fl_audit.audits.first_screen import summary_table
 from fl_audit.audits.membership.findings_attacks import INSIDER, AttackNumbers
 from fl_audit.audits.membership.sections_attacks import ATTACKS
+from fl_audit.audits.page.first_screen import summary_table
+from fl_audit.audits.page.html import draw_all, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import Reading
-from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.report.wording import percent
 from fl_audit.verdict.findings_verdict import VerdictNumbers
 from fl_audit.verdict.verdict import Verdict

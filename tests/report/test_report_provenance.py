@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fl_audit.audits.common.sections_law import NOT_NOTED, provenance_line
+from fl_audit.audits.page.html import papers_of, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.provenance import command_text
 from fl_audit.federation.run_tables import Provenance, Session
-from fl_audit.report.page.html import papers_of, render_html
 
 SEED = 0x9E3779B97F4A7C15
 FIRST = Session(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from apps import CLIENT, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
@@ -200,21 +201,21 @@ def test_an_app_whose_clients_cannot_be_imported_promises_who_knows_what(
 @pytest.mark.parametrize("is_package", [True, False])
 def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str, is_package: bool) -> None:
     name = f"hidden_app_{place[:2]}_{is_package}"
-    line = "from server.nets import Net" if is_package else "import server\nserver.Net"
+    line = "from typer.nets import Net" if is_package else "import typer\ntyper.Net"
     code = f"{line}\n{SERVER}" if place == "at the top" else SERVER.replace(
         "    strategy =", "".join(f"    {part}\n" for part in line.split("\n")) + "    strategy ="
     )  # fmt: skip
     directory = write_app(tmp_path, name, code)
     if is_package:
-        (directory / "server").mkdir()
-        (directory / "server" / "__init__.py").write_text("")
-        (directory / "server" / "nets.py").write_text("class Net: ...")
+        (directory / "typer").mkdir()
+        (directory / "typer" / "__init__.py").write_text("")
+        (directory / "typer" / "nets.py").write_text("class Net: ...")
     else:
-        (directory / "server.py").write_text("class Net: ...")
-    theirs, ours = directory / ("server" if is_package else "server.py"), Path(__file__).parents[2] / "server"
+        (directory / "typer.py").write_text("class Net: ...")
+    theirs, installed = directory / ("typer" if is_package else "typer.py"), Path(typer.__file__).parent
     with pytest.raises(InputError) as refused:
         _caught(directory)
-    assert f"{theirs} is hidden by {ours} of fl_audit: both are called 'server'" in str(refused.value)
+    assert f"{theirs} is hidden by {installed}: both are called 'typer'" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -17,6 +17,8 @@ from audits import MakePlan, small_settings
 from PIL import Image, PngImagePlugin
 from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
+from fl_audit.audits.page import writing
+from fl_audit.audits.page.writing import hindrance, write_pdf
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -24,8 +26,6 @@ from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.grid import Axis, grid
-from fl_audit.report.page import writing
-from fl_audit.report.page.writing import hindrance, write_pdf
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 

@@ -3,8 +3,8 @@
     python -m tests.validation.live_strategies [--repetitions N]
 
 Honest noise; a tenth of it; and noise for four hospitals where two answer, so that each weighs twice what was promised.
-`python -m fl_audit.experiments.examples.loopback` plays the same app on a SuperLink and SuperNodes. The exit status is 1 where a
-strategy is judged wrongly.
+`python -m fl_audit.experiments.examples.loopback` plays the same app on a SuperLink and SuperNodes. The exit
+status is 1 where a strategy is judged wrongly.
 """
 
 import json

@@ -24,14 +24,14 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from fl_audit.audits.first_screen import summary_table
+from fl_audit.audits.page.first_screen import summary_table
+from fl_audit.audits.page.html import render_html
 from fl_audit.audits.sections import measured
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import render_html
 from fl_audit.report.wording import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
 

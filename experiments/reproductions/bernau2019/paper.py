@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
+from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
@@ -19,7 +20,6 @@ from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from fl_audit.experiments.reproductions.playing import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
-from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import plural
 
 QUICK_WARNING = (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
+from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
@@ -25,7 +26,6 @@ from fl_audit.experiments.reproductions.papers import Context, Extent, Item, Ite
 from fl_audit.experiments.reproductions.playing import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.report.law_words import AUDIT_DEVICE
-from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural
 
 NO_DATA = "none of its data sets is there"

@@ -1,4 +1,4 @@
-"""Hunt the animals of the zoo: `python -m tests.validation.zoo [--only NAME,...] [--quick] [--processes N] [--out DIR]`.
+"""Hunt the animals: `python -m tests.validation.zoo [--only NAME,...] [--quick] [--processes N] [--out DIR]`.
 
 Every animal has to be called violated, and every honest mechanism must not be. Prints one table; with `--out` writes
 zoo.csv and sharp-edges.md as they come, and a second call goes on after the rows of the same rule. The exit status is

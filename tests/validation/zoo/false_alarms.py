@@ -5,11 +5,10 @@ games, the next audit others, so that all kinds have their turn. At a confidence
 most 5 % of the audits may call it violated, but for chance: of 200, up to 18 (with probability 0.99 or more if each is
 called with probability 5 %). With `--out` the verdicts are written as they come, and a second call goes on after them.
 
-What trains with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold data,
-compute gradients of stacked worlds and answer in records of their own, where the laboratory sends model updates. Its
-release laws are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same laws:
-central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
-"""
+What trains with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold
+data, compute gradients of stacked worlds and answer in records of their own, where the laboratory sends model updates.
+Its release laws are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same laws:
+central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed

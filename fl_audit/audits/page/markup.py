@@ -11,8 +11,8 @@ from string import Template
 from typing import Any
 
 from fl_audit.audits.common.sections_law import day_text
+from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.notebook import Markup, html_table
-from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.wording import DASH, MISSING, capital, number_text, percent
 from fl_audit.verdict.verdict import Verdict
 

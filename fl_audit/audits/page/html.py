@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 
 from fl_audit.audits.common.sections_law import law_tables
 from fl_audit.audits.common.sections_promise import person_text
-from fl_audit.audits.first_screen import first_screen
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.audits.identifiability.findings_pair import PairNumbers
 from fl_audit.audits.membership.findings_attacks import AttackNumbers, MembershipNumbers
+from fl_audit.audits.page.first_screen import first_screen
+from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
+from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import measured, page_rows
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.page.markup import html_figure, html_page, page_table, value_html
-from fl_audit.report.page.stylesheet import DRAWN
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.report.wording import percent, plural
 from fl_audit.user_modules import title_of_named

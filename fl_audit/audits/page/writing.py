@@ -5,9 +5,9 @@ import io
 from functools import cache
 from pathlib import Path
 
+from fl_audit.audits.page.html import draw_all, render_html
 from fl_audit.errors import first_line
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.whole_files import whole_file
 
 ON_PAPER = """
