@@ -18,7 +18,6 @@ from fl_audit.audits.membership.insider import observe_targets, pushed_up
 from fl_audit.clients.asked import Asked, trained_together
 from fl_audit.clients.asked import read_ahead as read_ahead
 from fl_audit.clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
-from fl_audit.epsilon_star import loss_moments as moments
 from fl_audit.errors import InputError
 from fl_audit.federation.contributing import private_steps, trained_privately
 from fl_audit.federation.membership import Membership
@@ -28,6 +27,7 @@ from fl_audit.learning.private_training import CanaryRecords
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.protocol import Key, Query, Record
+from fl_audit.released_model import loss_moments as moments
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:

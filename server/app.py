@@ -13,7 +13,6 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.federation.columns import Columns
 from fl_audit.federation.contributing import private_steps
 from fl_audit.federation.game import Game, load_game, number_of_directions
@@ -24,6 +23,7 @@ from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
+from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server import evaluator as evaluation
 from fl_audit.server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
 from fl_audit.server.watched_grid import WatchedGrid, call_the_roll

@@ -20,14 +20,14 @@ from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.audits.membership.loss import membership_attack, record_membership_guess
-from fl_audit.epsilon_star.empirical_star import area_under_roc, threshold_counts
-from fl_audit.epsilon_star.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.errors import require
 from fl_audit.federation.columns import Columns
 from fl_audit.federation.game import Game
 from fl_audit.federation.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, unpack
+from fl_audit.released_model.empirical_star import area_under_roc, threshold_counts
+from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.worlds import WorldBatch
 

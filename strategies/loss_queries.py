@@ -19,12 +19,12 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star import loss_moments as moments
-from fl_audit.epsilon_star.epsilon_star import StarSettings
-from fl_audit.epsilon_star.loss_moments import LossRange, ScoreMoments
 from fl_audit.federation.columns import Columns
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
+from fl_audit.released_model import loss_moments as moments
+from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.inquiries import Inquiry, More, Transcript, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array

@@ -1,9 +1,11 @@
 """What tests share: small configurations, and where the published data files are."""
 
 import gc
+import importlib
 import io
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,13 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.report import style
+
+# What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
+# that users have, such as `server`.
+_ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(_ROOT))
+importlib.import_module("tests.validation")
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)

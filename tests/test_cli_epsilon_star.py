@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_audit.epsilon_star.epsilon_star import parametric_epsilon_star
 from fl_audit.experiments.cli.main import main
 from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     SimulationSettings,
@@ -16,6 +15,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
+from fl_audit.released_model.epsilon_star import parametric_epsilon_star
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -14,7 +14,7 @@ from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.noise import CentralGaussian
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments")
+SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/validation")
 
 OPEN = {
     "fl_audit/learning/model_faults.py": "layers of any module",

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.epsilon_star.methods import StarMethod
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.cli.number_files import columns_for, read_numbers
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
+from fl_audit.released_model.methods import StarMethod
 from fl_audit.statistics.methods import BoundMethod, ScoreLaw
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.bounds import OneRunBound
-    from fl_audit.epsilon_star.star_estimate import StarEstimate
+    from fl_audit.released_model.star_estimate import StarEstimate
     from fl_audit.statistics.lower_bounds import LowerBound
 
 _METHOD = BoundMethod.CLOPPER_PEARSON
@@ -145,8 +145,8 @@ def epsilon_star(
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
     import numpy as np
 
-    from fl_audit.epsilon_star.star_estimate import estimate_epsilon_star
     from fl_audit.experiments.runs.progress import at_work
+    from fl_audit.released_model.star_estimate import estimate_epsilon_star
 
     chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:

@@ -83,9 +83,9 @@ def _all_points(
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    from fl_audit.epsilon_star.methods import cuts_text
     from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
     from fl_audit.experiments.talk import printable
+    from fl_audit.released_model.methods import cuts_text
     from fl_audit.report.wording import number_text
     from fl_audit.whole_files import whole_file
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.epsilon_star.methods import cuts_text
 from fl_audit.experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
 from fl_audit.experiments.talk import printable
+from fl_audit.released_model.methods import cuts_text
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
 _STAR_MEAN = "Epsilon*, mean of the models"

@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
-from fl_audit.epsilon_star.epsilon_star import scores_of_pair
-from fl_audit.epsilon_star.mixture_star import threshold_limits, threshold_log_ratios
-from fl_audit.epsilon_star.star_estimate import StarEstimate
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.released_model.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
+from fl_audit.released_model.epsilon_star import scores_of_pair
+from fl_audit.released_model.mixture_star import threshold_limits, threshold_log_ratios
+from fl_audit.released_model.star_estimate import StarEstimate
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {

@@ -17,7 +17,6 @@ from fl_audit.audits.membership.names import Attack, of_ours
 from fl_audit.audits.membership.shadows import require_shadows_of_all
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
-from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import LossSource
@@ -35,6 +34,7 @@ from fl_audit.experiments.runs.store import write_json, write_sealed, write_tabl
 from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.federation.game import load_game
 from fl_audit.federation.run_tables import RunTables
+from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from fl_audit.server.evaluator import require_evaluable
 from fl_audit.server.results import ResultSink

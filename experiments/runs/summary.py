@@ -9,7 +9,6 @@ from fl_audit.adjacency import Unit
 from fl_audit.audits.canaries.canaries import canary_facts
 from fl_audit.audits.reconstruction.reconstruction import Drawn
 from fl_audit.audits.sections import report_contents
-from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.experiments.runs.cautions import most_records, report_lines
 from fl_audit.experiments.runs.pairs import looked_at
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -21,6 +20,7 @@ from fl_audit.federation.randomised import record_claim
 from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.scores import Sensitivities
+from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import RunContents
 
 

@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter
 from scipy.stats import gaussian_kde
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.epsilon_star.methods import cuts_text
 from fl_audit.experiments.sweeps.tables import Utility, promise_varies
+from fl_audit.released_model.methods import cuts_text
 from fl_audit.report import style
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.report.wording import number_text

@@ -4,8 +4,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.epsilon_star.methods import StarMethod
-from fl_audit.epsilon_star.star_estimate import StarEstimate, estimate_epsilon_star
 from fl_audit.errors import as_floats, choice
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant
@@ -16,6 +14,8 @@ from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import one_target
+from fl_audit.released_model.methods import StarMethod
+from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 

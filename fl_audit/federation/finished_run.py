@@ -14,7 +14,6 @@ from fl_audit.audits.canaries.canaries import CanaryFacts
 from fl_audit.audits.identifiability.laws import bound_in_other, increments_of
 from fl_audit.audits.membership.achieved import OneTargetScores, one_target_scores
 from fl_audit.audits.reconstruction.reconstruction import Drawn, ranks_of_truth
-from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.federation.crafted import CraftedMeasures
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.public import PublicGame
@@ -24,6 +23,7 @@ from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
+from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.verdict.measured import Measured
 from fl_audit.verdict.noise_scale import NoiseAlong
 from fl_audit.verdict.residuals import Residuals

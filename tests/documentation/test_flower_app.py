@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import BLOCKS, FILES, ROOT
+from pages import BLOCKS, FILES
 
 from fl_audit.experiments.trials.review_process import reviewed
 from fl_audit.strategies.review.app import StandIns, read_app
@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     home = tmp_path / "flower"
     switches = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the environment need not be activated
-    yield os.environ | switches | {"FLWR_HOME": str(home), "PYTHONPATH": str(ROOT), "PATH": path}
+    yield os.environ | switches | {"FLWR_HOME": str(home), "PATH": path}
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
             is_ours = f"FLWR_HOME={home}".encode() in entry.read_bytes().split(b"\0")

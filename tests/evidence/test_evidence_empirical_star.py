@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 from scipy.stats import beta, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from fl_audit.epsilon_star.empirical_star import empirical_epsilon_star, epsilon_star_of_rates, loss_attacks, within_cut
-from fl_audit.epsilon_star.intervals import empirical_interval
 from fl_audit.errors import InputError
+from fl_audit.released_model.empirical_star import (
+    empirical_epsilon_star,
+    epsilon_star_of_rates,
+    loss_attacks,
+    within_cut,
+)
+from fl_audit.released_model.intervals import empirical_interval
 
 LOSSES = st.lists(st.integers(0, 12), min_size=1, max_size=30)
 

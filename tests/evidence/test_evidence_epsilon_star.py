@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logit, ndtr
 
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 
 Array = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_audit.epsilon_star.epsilon_star import parametric_epsilon_star
-from fl_audit.epsilon_star.loss_moments import (
+from fl_audit.released_model.epsilon_star import parametric_epsilon_star
+from fl_audit.released_model.loss_moments import (
     LossRange,
     ScoreMoments,
     epsilon_star_of_moments,

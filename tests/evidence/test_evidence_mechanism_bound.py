@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import binom
 
-from fl_audit.epsilon_star.mechanism_star import (
+from fl_audit.errors import InputError
+from fl_audit.released_model.mechanism_star import (
     mechanism_lower_bound,
     mechanism_star_gaussian,
     parametric_mechanism_star,
 )
-from fl_audit.errors import InputError
 
 
 def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> None:

@@ -4,15 +4,15 @@ import time
 import numpy as np
 import pytest
 
-from fl_audit.epsilon_star import normal_mixture, star_estimate
-from fl_audit.epsilon_star.empirical_star import empirical_epsilon_star
-from fl_audit.epsilon_star.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.epsilon_star.few_losses import FEWEST, value_by_chance
-from fl_audit.epsilon_star.intervals import gather, hull_interval, parametric_draws
-from fl_audit.epsilon_star.methods import DEFAULT_CUTS, StarMethod
-from fl_audit.epsilon_star.star_estimate import estimate_epsilon_star
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config.audit import AuditSection
+from fl_audit.released_model import normal_mixture, star_estimate
+from fl_audit.released_model.empirical_star import empirical_epsilon_star
+from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.released_model.few_losses import FEWEST, value_by_chance
+from fl_audit.released_model.intervals import gather, hull_interval, parametric_draws
+from fl_audit.released_model.methods import DEFAULT_CUTS, StarMethod
+from fl_audit.released_model.star_estimate import estimate_epsilon_star
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:

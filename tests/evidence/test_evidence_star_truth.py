@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from fl_audit.epsilon_star.empirical_star import empirical_epsilon_star
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
-from fl_audit.epsilon_star.mixture_star import epsilon_star_mixtures
-from fl_audit.epsilon_star.normal_mixture import normal
+from fl_audit.released_model.empirical_star import empirical_epsilon_star
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
+from fl_audit.released_model.mixture_star import epsilon_star_mixtures
+from fl_audit.released_model.normal_mixture import normal
 
 Array = NDArray[np.float64]
 Law = tuple[float, float, float, float]

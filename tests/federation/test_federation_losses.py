@@ -16,7 +16,6 @@ from flwr.clientapp.typing import ClientAppCallable
 from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -26,6 +25,7 @@ from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
 from fl_audit.server.results import BatchResult
 from fl_audit.strategies.errors import FederationError

@@ -155,7 +155,7 @@ def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     )
     script = script.replace("export FLWR_HOME", f"echo {COINS.strip()} > coins\nexport FLWR_HOME", 1)
     bin_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": bin_path, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PATH": bin_path}
     ran = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "violated: 5 whole rounds of 5 promised" in ran.stdout

@@ -13,7 +13,6 @@ from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.audits.sections import report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
-from fl_audit.epsilon_star.epsilon_star import StarSettings
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.public import PublicGame
 from fl_audit.federation.run_tables import RunTables, Timing
@@ -46,6 +45,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.scores import Sensitivities
+from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import RunContents
 from fl_audit.verdict.residuals import Residuals, stride_sizes
 

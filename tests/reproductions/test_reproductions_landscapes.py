@@ -14,8 +14,6 @@ from audits import small_settings
 from safetensors.torch import load_file
 from scipy import stats
 
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import ClaimVerdict
 from fl_audit.experiments.reproductions.negoescu2023 import fits, landscapes
@@ -44,6 +42,8 @@ from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy
 from fl_audit.federation.game import load_game
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 from fl_audit.report.style import to_png
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fl_audit.epsilon_star.empirical_star import epsilon_star_of_rates
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.names import item_names
 from fl_audit.experiments.reproductions.negoescu2023 import paper
@@ -25,6 +24,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
 from fl_audit.experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
 from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
 from fl_audit.experiments.reproductions.statistics import t_interval
+from fl_audit.released_model.empirical_star import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")

@@ -43,10 +43,9 @@ class Begun:
         (directory / "mine.py").write_text(STRATEGY)
         self.temporary = directory / "temporary"
         self.temporary.mkdir(exist_ok=True)
-        paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fl_audit.experiments.cli.main", *arguments], cwd=directory, text=True,
-            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary)},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
         )  # fmt: skip

@@ -50,11 +50,10 @@ class Begun:
         (directory / "audit.toml").write_text(CONFIG)
         self.out = directory / "out"
         command = [sys.executable, "-m", "fl_audit.experiments.cli.main", *arguments]
-        paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             command,
             cwd=directory,
-            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.progress import track
 
 from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.epsilon_star.methods import StarMethod
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.released_model.methods import StarMethod
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.whole_files import whole_file
 from tests.validation import coverage_laws as laws
@@ -42,12 +42,9 @@ _LIKELY, _WORST = 6, 2
 _ERRORS = 3.0
 _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this much
 
-_BELIEF, _BOUNDS, _MEMBERS = (
-    "fl_audit.verdict.",
-    "fl_audit._gone.evidence_bounds___init__.",
-    "fl_audit._gone.evidence_membership___init__.",
-)
-_STAR, _SECTIONS, _PAPERS = "fl_audit.epsilon_star.", "fl_audit.audits.common.", "fl_audit.experiments.reproductions."
+_AUDITS, _BOUNDS, _VERDICT = "fl_audit.audits.", "fl_audit.statistics.", "fl_audit.verdict."
+_IDENTIFIABILITY, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
+_STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.reproductions."
 _CANARIES, _GAMES = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
 
 
@@ -74,20 +71,20 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
-        f"{_BELIEF}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
-        f"{_SECTIONS}reconstruction.measure_reconstruction", f"{_PAPERS}bernau2021.closed_forms._belief_row",
+        f"{_IDENTIFIABILITY}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction", f"{_PAPERS}bernau2021.closed_forms._belief_row",
         f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.identification.identified",
     )),
     Statement("advantage, games counted", laws.won_games,
-              (f"{_BELIEF}advantage.empirical_advantage", f"{_BELIEF}advantage.advantage_ends")),
+              (f"{_IDENTIFIABILITY}advantage.empirical_advantage", f"{_IDENTIFIABILITY}advantage.advantage_ends")),
     Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
-              (f"{_BELIEF}empirical_epsilon.advantage_interval",)),
-    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEF}advantage.mean_advantage",)),
+              (f"{_IDENTIFIABILITY}empirical_epsilon.advantage_interval",)),
+    Statement("mean advantage over worlds", laws.mean_rates, (f"{_IDENTIFIABILITY}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", laws.bounded_means,
-              (f"{_BELIEF}advantage.mean_interval", f"{_BELIEF}advantage.Bets.of")),
+              (f"{_IDENTIFIABILITY}advantage.mean_interval", f"{_IDENTIFIABILITY}advantage.Bets.of")),
     *(
-        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEF}expected.{one}" for one in functions))
+        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_IDENTIFIABILITY}expected.{one}" for one in functions))
         for name, kind, functions in (
             ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
             ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
@@ -95,21 +92,21 @@ STATEMENTS = (
             ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
         )
     ),
-    Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEF}calibration._bin",)),
+    Statement("reliability diagram, a bin", laws.reliability, (f"{_IDENTIFIABILITY}calibration._bin",)),
     Statement("largest belief, law known", partial(laws.largest_belief, known=[True]),
-              (f"{_BELIEF}empirical_epsilon.belief_interval",)),
+              (f"{_IDENTIFIABILITY}empirical_epsilon.belief_interval",)),
     Statement("largest belief, its median at least", partial(laws.largest_belief, known=[False])),
     Statement("real over claimed noise", laws.noise_ratios, (
-        f"{_BELIEF}noise_estimate.ratio_interval", f"{_BELIEF}noise_estimate.estimate_noise",
-        f"{_BELIEF}noise_estimate._with_interval",
+        f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
+        f"{_VERDICT}noise_estimate._with_interval",
     )),
     Statement("epsilon at least, from the noise", laws.epsilon_of_noise,
-              (f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",)),
+              (f"{_VERDICT}noise_estimate.epsilon_lower_bound_from_noise",)),
     *map(_of_bound, BoundMethod),
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records,
-              (f"{_SECTIONS}promise.measured_advantage",)),
+              (f"{_AUDITS}common.findings_promise.measured_advantage",)),
     *(
         Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
         for kind, by, method, functions in (
@@ -128,7 +125,7 @@ STATEMENTS = (
               ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
     Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
-              (f"{_MEMBERS}rates.membership_rates", f"{_SECTIONS}attacks.rate_ends"), is_promised=False),
+              (f"{_MEMBERS}rates.membership_rates", f"{_AUDITS}membership.findings_attacks.rate_ends"), is_promised=False),
     Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
               share=0.1),
     Statement("all four figures of a membership attack, nothing leaks",

@@ -18,12 +18,12 @@ from fl_audit.audits.common.findings_promise import measured_advantage
 from fl_audit.audits.membership.achieved import epsilon_of_one_target
 from fl_audit.audits.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.audits.reconstruction.reconstruction import epsilon_of_hits
-from fl_audit.epsilon_star.intervals import empirical_interval
-from fl_audit.epsilon_star.mechanism_star import mechanism_lower_bound
-from fl_audit.epsilon_star.methods import StarMethod
-from fl_audit.epsilon_star.star_estimate import estimate_epsilon_star
 from fl_audit.federation.membership import Membership
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.released_model.intervals import empirical_interval
+from fl_audit.released_model.mechanism_star import mechanism_lower_bound
+from fl_audit.released_model.methods import StarMethod
+from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.roc import area_under_curve, tradeoff_band

@@ -12,8 +12,6 @@ from matplotlib.axes import Axes
 from safetensors.torch import load_file
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.epsilon_star import scores_of_pair
-from fl_audit.epsilon_star.normal_mixture import ks_check
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.looks import legend_below
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import available_study
@@ -26,6 +24,8 @@ from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import Point
 from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.federation.game import load_game
+from fl_audit.released_model.epsilon_star import scores_of_pair
+from fl_audit.released_model.normal_mixture import ks_check
 from fl_audit.report.style import INK, finish_axes, new_figure
 from fl_audit.report.wording import plural
 

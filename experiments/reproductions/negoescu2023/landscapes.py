@@ -11,8 +11,6 @@ import pandas as pd
 from fl_audit.arrays import Floats
 from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.catalogue import is_found
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
@@ -33,6 +31,8 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import models_table
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 from fl_audit.report.wording import plural
 
 PUBLISHED = {

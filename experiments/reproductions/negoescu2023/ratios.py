@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
 from fl_audit.experiments.reproductions.looks import legend_below
 from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
+from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.report.wording import number_text
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
 
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.experiments.reproductions.papers import Extent
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9

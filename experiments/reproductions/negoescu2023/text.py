@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fl_audit.epsilon_star.empirical_star import definition_ratios
 from fl_audit.experiments.reproductions.claims import Cause, PaperClaim, SecondLook, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
+from fl_audit.released_model.empirical_star import definition_ratios
 
 
 def theorem_2() -> PaperClaim:

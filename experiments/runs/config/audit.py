@@ -8,10 +8,10 @@ from pydantic_core import PydanticCustomError
 
 from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.federation.names import View
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 
 def _neighbour(value: Any) -> NeighbourChoice | int:

@@ -10,8 +10,8 @@ from fl_audit.arrays import finite
 from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.look_at import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_promise import at_delta
-from fl_audit.epsilon_star.methods import cut_text
 from fl_audit.federation.findings import json_of
+from fl_audit.released_model.methods import cut_text
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
 from fl_audit.report.wording import number_text, percent, plural

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.epsilon_star import require_cut, require_star_delta
-from fl_audit.epsilon_star.normal_mixture import NormalMixture
 from fl_audit.errors import require_number
+from fl_audit.released_model.epsilon_star import require_cut, require_star_delta
+from fl_audit.released_model.normal_mixture import NormalMixture
 
 _MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian, loss_scores
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 
 class _Summary:

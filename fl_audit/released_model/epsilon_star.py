@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
 from fl_audit.errors import require, require_number
+from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats, in_one_axis
-from fl_audit.epsilon_star import epsilon_star as parametric
-from fl_audit.epsilon_star import normal_mixture as mixtures
-from fl_audit.epsilon_star.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
-from fl_audit.epsilon_star.few_losses import FEWEST, value_by_chance
-from fl_audit.epsilon_star.intervals import empirical_interval, gather, hull_interval, parametric_draws
-from fl_audit.epsilon_star.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
-from fl_audit.epsilon_star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.errors import choice, require, require_number
 from fl_audit.notebook import html_table
+from fl_audit.released_model import epsilon_star as parametric
+from fl_audit.released_model import normal_mixture as mixtures
+from fl_audit.released_model.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.released_model.few_losses import FEWEST, value_by_chance
+from fl_audit.released_model.intervals import empirical_interval, gather, hull_interval, parametric_draws
+from fl_audit.released_model.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
+from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
@@ -125,7 +125,7 @@ def estimate_epsilon_star(
         at random.
     confidence, cut
         Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means that of the
-        method in `fl_audit.epsilon_star.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
+        method in `fl_audit.released_model.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
     shift
         As for `parametric_epsilon_star`.
 

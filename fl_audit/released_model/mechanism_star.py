@@ -37,11 +37,11 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.epsilon_star import epsilon_star as parametric
-from fl_audit.epsilon_star.methods import PARAMETRIC_CUT
-from fl_audit.epsilon_star.mixture_star import epsilon_star_mixtures
-from fl_audit.epsilon_star.normal_mixture import NormalMixture, normal
 from fl_audit.errors import require, require_number
+from fl_audit.released_model import epsilon_star as parametric
+from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.mixture_star import epsilon_star_mixtures
+from fl_audit.released_model.normal_mixture import NormalMixture, normal
 from fl_audit.search import falling_root
 
 _RANKS, _LARGEST_RATE = 8, 1 / 3

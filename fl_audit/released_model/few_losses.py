@@ -24,7 +24,7 @@ said to be such.
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.epsilon_star.epsilon_star import epsilon_star_gaussian
+from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
 
 FEWEST = 100
 """With fewer losses in a set no value of Epsilon* is stated."""
