@@ -120,8 +120,7 @@ class Loopback:
     @property
     def environment(self) -> dict[str, str]:
         """Of every process: files of Flower's own lie in the directory, and nothing is reported to anybody."""
-        paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONPATH": paths, "RAY_DEDUP_LOGS": "0"}
+        own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
     def start(self, name: str, *command: str) -> None:

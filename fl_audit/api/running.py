@@ -1,7 +1,6 @@
 """Audits from Python and notebooks: the command line in a process of its own.
 
-A process of its own keeps Ray, Flower's threads and the handling of Ctrl-C out of the caller's, and finds the packages
-of fl_audit even where the caller has a `server.py` or a directory `experiments`.
+A process of its own keeps Ray, Flower's threads and the handling of Ctrl-C out of the caller's.
 """
 
 import json

@@ -1,0 +1,152 @@
+"""Only `fl_audit` comes into an environment, so apps may have packages and folders of any other name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+NAMES = ("server", "clients", "strategies", "experiments", "tests")
+CONFIG = """
+[data]
+name = "experiments.loading:load"
+clients = 2
+[model]
+name = "server.nets:build"
+[training]
+rounds = 2
+[privacy]
+adjacency = "replace-record"
+belief = 0.9
+[audit]
+worlds = 2
+neighbour = "random"
+"""
+MODULES = {
+    "server/nets.py": """
+        from torch import nn
+        from tests.sizes import HIDDEN
+        def build(feature_shape, classes):
+            return nn.Sequential(nn.Linear(feature_shape[0], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, classes))
+    """,
+    "tests/sizes.py": "HIDDEN = 4\n",
+    "experiments/loading.py": """
+        import numpy as np
+        def load(directory):
+            draw = np.random.default_rng(0)
+            return draw.normal(size=(80, 3)), draw.integers(0, 2, 80)
+    """,
+    "strategies/own.py": """
+        from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+        def make():
+            return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+    """,
+    "clients/app.py": """
+        from flwr.clientapp import ClientApp
+        from fl_audit.clients.canary import Canary, canary_mod
+        app = ClientApp()
+    """,
+    "server/app.py": """
+        import numpy as np
+        from flwr.app import ArrayRecord
+        from flwr.serverapp import ServerApp
+        from strategies.own import make
+        app = ServerApp()
+        @app.main()
+        def main(grid, context):
+            make().start(grid, ArrayRecord([np.zeros((3, 4), np.float32)]), num_rounds=5)
+    """,
+    "pyproject.toml": """
+        [project]
+        name = "collides"
+        [tool.flwr.app.components]
+        serverapp = "server.app:app"
+        clientapp = "clients.app:app"
+        [tool.flwr.app.config]
+        num-server-rounds = 5
+    """,
+}
+REVIEW = """
+import sys
+from pathlib import Path
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import catch
+caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))
+print(caught)
+import server, clients, strategies
+print([name for name in ("server.app", "clients.app", "strategies.own") if name not in sys.modules])
+"""
+IN_PLACE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.path.append(sys.argv[2])
+from pathlib import Path
+from strategies.own import make
+from toy_app import toy_audit, toy_run
+toy_run(make, toy_audit(Path("kept"), games=8))
+import strategies
+print(next(iter(strategies.__path__)), sorted(one.name for one in Path("kept").rglob("campaign.json")))
+"""
+
+
+@pytest.fixture(params=["packages", "plain folders"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A Flower app whose folders have names that folders of this repository have."""
+    directory = tmp_path / "app"
+    for name, text in MODULES.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    if request.param == "packages":
+        for name in NAMES:
+            (directory / name / "__init__.py").touch()
+    (directory / "audit.toml").write_text(CONFIG)
+    return directory
+
+
+def python(directory: Path, *arguments: str) -> str:
+    """Run Python as an installed command does, with nothing but its environment in the path."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-P", *arguments]
+    ran = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_nothing_else_can_be_imported(tmp_path: Path) -> None:
+    code = f"from importlib.util import find_spec; print([one for one in {NAMES!r} if find_spec(one)])"
+    assert python(tmp_path, "-c", code).strip() == "[]"
+
+
+def test_the_parties_are_modules_of_the_one_name(tmp_path: Path) -> None:
+    """Each of them is loaded once, under one name, wherever its file lies."""
+    code = (
+        "import sys; import fl_audit.experiments.runs.run, fl_audit.server.app\n"
+        "files = [one.__file__ for one in list(sys.modules.values()) if getattr(one, '__file__', None)]\n"
+        "ours = [name for name in sys.modules if name.partition('.')[0] in ('server', 'clients', 'strategies')]\n"
+        "print(ours, 'fl_audit.strategies.dp_strategy' in sys.modules)"
+    )
+    assert python(tmp_path, "-c", code).strip() == "[] True"
+
+
+def test_an_app_is_reviewed_with_its_own_packages(app: Path) -> None:
+    heard, absent = python(app, "-c", REVIEW).strip().rsplit("\n", 1)
+    assert absent == "[]"
+    assert "Server-Side Fixed Clipping" in heard
+    assert "cannot be imported" not in heard
+
+
+def test_an_app_is_audited_in_place_with_its_own_packages(app: Path) -> None:
+    toys = Path(__file__).parent / "in_place"
+    assert python(app, "-c", IN_PLACE, str(app), str(toys)).strip() == f"{app / 'strategies'} ['campaign.json']"
+
+
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.xdist_group("ray")])]
+)
+def test_models_and_loaders_import_such_packages(app: Path, engine: str) -> None:
+    command = ["-m", "fl_audit.experiments.cli.main", "run", "audit.toml", "--engine", engine, "--out", "run"]
+    python(app, *command)
+    assert (app / "run" / "summary.json").is_file()
