@@ -19,6 +19,7 @@ SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/v
 OPEN = {
     "fl_audit/learning/model_faults.py": "layers of any module",
     "tests/validation/coverage_laws.py": "words for what is played",
+    "tests/validation/equality.py": "values of a summary",
     "experiments/exports/trackers.py": "values of a JSON file",
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "experiments/runs/local_engine.py": "what a client app returned",

@@ -43,7 +43,7 @@ _ERRORS = 3.0
 _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this much
 
 _AUDITS, _BOUNDS, _VERDICT = "fl_audit.audits.", "fl_audit.statistics.", "fl_audit.verdict."
-_IDENTIFIABILITY, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
+_BELIEFS, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
 _STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.reproductions."
 _CANARIES, _GAMES = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
 
@@ -71,20 +71,21 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
-        f"{_IDENTIFIABILITY}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
-        f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction", f"{_PAPERS}bernau2021.closed_forms._belief_row",
+        f"{_BELIEFS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
+        f"{_PAPERS}bernau2021.closed_forms._belief_row",
         f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.identification.identified",
     )),
     Statement("advantage, games counted", laws.won_games,
-              (f"{_IDENTIFIABILITY}advantage.empirical_advantage", f"{_IDENTIFIABILITY}advantage.advantage_ends")),
+              (f"{_BELIEFS}advantage.empirical_advantage", f"{_BELIEFS}advantage.advantage_ends")),
     Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
-              (f"{_IDENTIFIABILITY}empirical_epsilon.advantage_interval",)),
-    Statement("mean advantage over worlds", laws.mean_rates, (f"{_IDENTIFIABILITY}advantage.mean_advantage",)),
+              (f"{_BELIEFS}empirical_epsilon.advantage_interval",)),
+    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEFS}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", laws.bounded_means,
-              (f"{_IDENTIFIABILITY}advantage.mean_interval", f"{_IDENTIFIABILITY}advantage.Bets.of")),
+              (f"{_BELIEFS}advantage.mean_interval", f"{_BELIEFS}advantage.Bets.of")),
     *(
-        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_IDENTIFIABILITY}expected.{one}" for one in functions))
+        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEFS}expected.{one}" for one in functions))
         for name, kind, functions in (
             ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
             ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
@@ -92,9 +93,9 @@ STATEMENTS = (
             ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
         )
     ),
-    Statement("reliability diagram, a bin", laws.reliability, (f"{_IDENTIFIABILITY}calibration._bin",)),
+    Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEFS}calibration._bin",)),
     Statement("largest belief, law known", partial(laws.largest_belief, known=[True]),
-              (f"{_IDENTIFIABILITY}empirical_epsilon.belief_interval",)),
+              (f"{_BELIEFS}empirical_epsilon.belief_interval",)),
     Statement("largest belief, its median at least", partial(laws.largest_belief, known=[False])),
     Statement("real over claimed noise", laws.noise_ratios, (
         f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
@@ -125,7 +126,7 @@ STATEMENTS = (
               ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
     Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
-              (f"{_MEMBERS}rates.membership_rates", f"{_AUDITS}membership.findings_attacks.rate_ends"), is_promised=False),
+              (f"{_MEMBERS}rates.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_promised=False),
     Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
               share=0.1),
     Statement("all four figures of a membership attack, nothing leaks",
