@@ -36,9 +36,9 @@ demo: $(FOR_DEMO)
 test: $(FOR_ALL)
 	$(PYTEST) -m 'not long'
 
-# The same, then long statistics, most starts of Ray, and notebooks.
+# The same, then long statistics, most starts of Ray, notebooks, and laws with all their examples.
 test-all: test
-	$(PYTEST) -m long
+	FL_AUDIT_EXAMPLES=all $(PYTEST) -m 'long or hypothesis'
 
 lint: $(FOR_ALL)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import hypothesis
 import pytest
 import torch
 from audits import MakePlan, small_settings
+from few_examples import examples
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
@@ -32,7 +34,7 @@ importlib.import_module("tests.validation")
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
-hypothesis.settings.register_profile("any-machine", deadline=None)
+hypothesis.settings.register_profile("any-machine", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("any-machine")
 
 
@@ -78,6 +80,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("ray") and (group is None or group.args != ("superlink",)):
             item.add_marker(pytest.mark.xdist_group("ray"))
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+    _leave_most_cases_to_the_long_suite(items)
+
+
+def _leave_most_cases_to_the_long_suite(items: list[pytest.Item]) -> None:
+    """Mark as long those cases of functions with the marker `few_cases` that it leaves out."""
+    cases = defaultdict[str, list[pytest.Function]](list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few_cases") and hasattr(item, "callspec"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for every in cases.values():
+        marker = every[0].get_closest_marker("few_cases")
+        count = marker.args[0] if marker else len(every)
+        # The first and the last, and others evenly between them.
+        few = {round(place * (len(every) - 1) / max(count - 1, 1)) for place in range(count)}
+        for place, item in enumerate(every):
+            if place not in few:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(autouse=True)

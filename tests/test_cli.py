@@ -132,6 +132,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 0
 
 
+@pytest.mark.few_cases(12)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -215,6 +216,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -347,6 +349,7 @@ def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlA
     assert "rho_alpha" not in fl_audit("account", *flags).stdout
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("adjacency", "epsilon"), [("add-remove-record", 0.718), ("replace-client", 0.344)])
 def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
@@ -379,6 +382,7 @@ def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
     assert (promise["belief"] == promise["belief_fixed"]) == (sensitivities == "fixed")
 
 
+@pytest.mark.long
 def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
     flags = (
         "--delta",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from audits import small_settings
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, va
     assert said in refusal(section, key, value)
 
 
+@pytest.mark.few_cases(30)
 @pytest.mark.parametrize(("section", "key"), [(section, key) for section, key, _ in FIELDS])
 def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
     values = small_settings()
@@ -87,7 +89,7 @@ def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_any_value_is_shown_in_one_short_line(value: object) -> None:
     assert len(shown(value)) <= 60
     assert shown(value).isprintable()

@@ -180,6 +180,7 @@ def test_every_command_is_walked_over() -> None:
     assert set(BASES) == set(ROOT.commands)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in numeric(name))])
 def test_the_largest_numbers(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -200,6 +201,7 @@ def test_every_number_at_its_extremes(
         (place / "new.toml").unlink(missing_ok=True)
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in of_paths(name))])
 def test_every_path_that_is_no_file_is_refused_at_once(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

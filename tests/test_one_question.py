@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from audits import MakePlan, small_settings
+from few_examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -53,7 +54,7 @@ def by_file(target: str, value: float, rounds: int, sampling_rate: float = 1.0, 
 DOORS = (by_command, by_python, by_file)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     target=TARGETS,
     rounds=st.integers(1, 200),
@@ -70,6 +71,7 @@ def test_every_door_gives_the_same_noise(
     assert one == pytest.approx(third, rel=1e-9)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("target", [("belief", 0.9), ("advantage", 0.3), ("epsilon", 2.0), ("reconstruction", 0.05)])
 def test_every_door_gives_the_same_noise_with_sampling(target: tuple[str, float], adjacency: str) -> None:

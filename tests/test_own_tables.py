@@ -46,6 +46,7 @@ def _long(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("name", "classes", "columns", "said"),
     [

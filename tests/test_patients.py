@@ -85,6 +85,7 @@ def test_with_an_owner_one_record_is_still_not_one_person() -> None:
     assert "look at" not in said_by("init", *FLAGS, "--owner", "patient_id", *shlex.split(advice), "--force")
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("flags", "adjacency", "strategy"),
     [

@@ -7,6 +7,7 @@ import pytest
 from audits import MakePlan, small_settings
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
@@ -55,7 +56,7 @@ def test_epochs_and_batches_become_rounds_and_a_rate(training: dict[str, Any], r
 
 
 @given(st.integers(1, 60), st.integers(1, 400))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) -> None:
     rounds = rounds_of(_config(**{"epochs": tenths / 10, "expected-batch": batch}))
     assert (rounds - 1) * batch * 10 < tenths * 60 <= rounds * batch * 10

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from fl_audit.experiments.terminal import PlainConsole
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text())
 def test_no_control_character_passes(text: str) -> None:
     raw = io.StringIO()

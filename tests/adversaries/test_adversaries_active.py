@@ -85,6 +85,7 @@ def _gradient(theta: Tensor, features: Tensor, labels: Tensor, counts: Tensor) -
     return torch.autograd.grad((counts * losses).sum(), leaf)[0]
 
 
+@pytest.mark.long
 def test_members_are_repaired_by_their_owners() -> None:
     """The gain in AUC over the passive insider, who sees the last model, lies above 0 at a confidence of 99.9 %.
 

@@ -114,6 +114,7 @@ def make_release(game: Game, models: Tensor, bits: list[int], seed: int = 3) -> 
     return (chosen + sigma * noise).float()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("model", ["logistic", "adult-mlp"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
 def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling: NoiseScaling, model: str) -> None:
@@ -265,6 +266,7 @@ def _play(game: Game, rounds: int) -> tuple[list[Tensor], list[Tensor]]:
     return models, releases
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("optimizer", [SGD, MOMENTUM], ids=["sgd", "momentum"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
 def test_models_tell_what_releases_tell(relation: Adjacency, scaling: NoiseScaling, optimizer: ServerOptimizer) -> None:

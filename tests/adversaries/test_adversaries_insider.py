@@ -136,6 +136,7 @@ def test_under_sampling_log_odds_have_the_law_of_the_privacy_loss(seen: bool) ->
             assert kstest(law.uniforms(total[side, target], draw), "uniform").pvalue > ALARM
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_a_training_that_follows_its_own_releases_keeps_the_laws(rate: float) -> None:
     """DP-SGD on a small network: gradients of a round depend on the noise of all rounds before."""

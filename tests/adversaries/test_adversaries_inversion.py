@@ -100,6 +100,7 @@ def test_the_last_bias_tells_the_classes() -> None:
         labels_told(SharedUpdate(bare, start[: CLASSES * 100]), 1)
 
 
+@pytest.mark.long
 def test_descent_finds_the_pictures_of_a_dense_network() -> None:
     (model, start), (features, labels) = started("dense-128"), records(3, 1)
     smooth = torch.nn.functional.avg_pool2d(features.flatten(0, 1), 5, 1, 2).reshape(features.shape)

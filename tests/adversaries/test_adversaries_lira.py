@@ -51,6 +51,7 @@ def by_loops(phi: Array, is_in: NDArray[np.bool_], online: bool, shared: bool, s
     return scores
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("form", LiraForm)
 @pytest.mark.parametrize("spread", LiraSpread)
 @pytest.mark.parametrize("queries", [1, 3])

@@ -73,6 +73,7 @@ def trained(seed: int, worlds: int, targets: int, model: str) -> tuple[WhiteBoxF
     return white_box_features(stacked, theta.detach(), features, labels), Membership(is_in)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("part", WhiteBoxPart)
 def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
     """The leak is in products of d and h alone: only the gradient shows it.
@@ -99,6 +100,7 @@ def test_more_releases_tell_more() -> None:
     assert found[1] > found[0] + 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "least"), [("dense-128", 0.0), ("logistic", -3.0)])
 def test_overfitted_models_leak_more_than_the_loss_shows(model: str, least: float) -> None:
     """Gain in AUC over the loss attack in the same worlds, in standard errors.
@@ -115,6 +117,7 @@ def test_overfitted_models_leak_more_than_the_loss_shows(model: str, least: floa
     assert gain.mean() > needed * error
 
 
+@pytest.mark.long
 def test_coins_cannot_be_told() -> None:
     """Features that know nothing of who is in, in 40 runs of 24 worlds with 30 targets, each with an interval of 95 %.
 

@@ -90,6 +90,7 @@ def test_false_certificates_about_a_gaussian_mechanism() -> None:
     assert sum(not is_possible(g, 0.05, gaussian_inverse(mu)) for g in found) <= 100
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(("coins", "guessed", "right"), [(10, 10, 8), (30, 12, 10), (25, 20, 13), (12, 5, 5)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 0.01), (0.1, 0.2)])
 def test_the_largest_tail_is_that_of_a_linear_programme(

@@ -103,6 +103,7 @@ def test_ideal_gaussian_canaries_certify_most_of_the_truth(truth: float, at_leas
     assert sum(one > truth for one in found) <= binom.ppf(1 - ALARM, 300, 0.05)
 
 
+@pytest.mark.long
 def test_coins_that_leak_together_break_it_but_not_the_trade_off_bound() -> None:
     """In one run of ten all records pass randomised response at 2: each is .907-GDP, and a tenth of runs says more."""
     draw = np.random.default_rng(7)

@@ -112,6 +112,7 @@ def test_ten_canary_clients_certify_a_training_of_whole_vectors() -> None:
     assert stricter.epsilon_lower == pytest.approx(found.epsilon_lower, rel=1e-6), "what is certified needs no claim"
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("canaries", NEEDED)
 def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
     """40 trainings with 100 rounds, noise multiplier 1, 50 clients and 5000 parameters; the study plays 2000."""
@@ -121,6 +122,7 @@ def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
     assert shares["order-statistic"] < shares["shift, decoys"]
 
 
+@pytest.mark.long
 def test_certificates_are_false_no_more_often_than_stated() -> None:
     """The quick form of the study: seven mechanisms, six certificates each, 100 runs; false alarm 1e-3."""
     lines = [

@@ -75,6 +75,7 @@ def test_country_codes_are_no_missing_values_and_the_setting_alone_makes_them_so
     assert without.description.endswith("40 records with a missing value ('NA' in 40) are left out")
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("word", sorted(USUAL_WORDS))
 def test_no_word_is_missing_unless_the_setting_says_so(word: str) -> None:
     columns = {"test": among([word, "low", "high"])}

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_images_are_flattened() -> None:
     assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clients=st.integers(2, 8), seed=st.integers(0, 2**32), farthest=st.booleans())
 def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: int, seed: int, farthest: bool) -> None:
     draw = np.random.default_rng(seed)
@@ -113,7 +114,7 @@ def test_one_client_is_refused() -> None:
         choose_client(REMOVE, [np.arange(12)], drawn(12, 0), 0, EUCLIDEAN, 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     outside=st.integers(1, 60),
     size=st.integers(1, 30),
@@ -139,7 +140,7 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
         assert len(np.unique(pool.owner[shard])) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     inside=st.integers(1, 30),
     outside=st.integers(1, 60),

@@ -118,6 +118,7 @@ def test_graphs_are_as_far_apart_as_they_have_different_pairs() -> None:
     assert comparable(others) is others
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("measure", [Dissimilarity.EUCLIDEAN, Dissimilarity.HAMMING, Dissimilarity.MANHATTAN])
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD])
 @pytest.mark.parametrize("choice", [NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, 4])

@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ FLAT = [measure for measure in Dissimilarity if measure is not Dissimilarity.SSI
 TIED = [measure for measure in FLAT if measure is not Dissimilarity.COSINE]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     inside=rows,
     outside=rows,
@@ -67,7 +68,7 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
         assert ranked_pairs(records(inside), records(outside), measure, count, farthest) == tuple(expected[:count])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     inside=rows,
     outside=rows,
@@ -99,7 +100,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     assert max(sizes) <= kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     inside=rows, measure=st.sampled_from(FLAT), farthest=st.booleans(), share=st.floats(0, 1), block=st.integers(1, 400)
 )
@@ -120,6 +121,7 @@ def test_totals_and_ranked_records_follow_from_the_sums_over_the_others(
         assert ranked == tuple(expected[:count])
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("measure", FLAT)
 @pytest.mark.parametrize("farthest", [True, False])
 @pytest.mark.parametrize("width", [0, 400])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from datasets import Dataset
+from few_examples import examples
 from flwr_datasets.partitioner import IidPartitioner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ LABELS = np.random.default_rng(0).integers(0, 10, 500)
 DRAWN = [scheme for scheme in PartitionScheme if scheme is not PartitionScheme.NATURAL]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     scheme=st.sampled_from(DRAWN),
     classes=st.integers(1, 6),
@@ -131,7 +132,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert captured.out == captured.err == ""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(owner=st.lists(st.integers(0, 9), min_size=1, max_size=60), seed=st.integers(0, 2**64 - 1))
 def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
     whose = np.array(owner)

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -90,7 +91,7 @@ def test_log_odds_of_bits_are_the_ratio_of_probabilities(epsilon: float, count: 
     assert found == pytest.approx(np.log(ratio), abs=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(EPSILON, BITS)
 def test_advantage_equals_enumeration(epsilon: float, differing: int) -> None:
     told, first = all_bits(differing), np.ones(differing)
@@ -211,7 +212,7 @@ def test_graphs_differ_in_pairs_of_nodes() -> None:
     assert RandomisedEdges(1.5).pair_events(first, first) == ()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.floats(0.1, 20.0), st.integers(1, 9), st.sampled_from([1, 2, 3]), st.integers(0, 1000))
 def test_log_odds_of_pixels_are_the_ratio_of_densities(epsilon: float, changed: int, block: int, seed: int) -> None:
     """Density ratios inside (0, 1), ratios of tails where a value was clipped."""

@@ -31,8 +31,23 @@ test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study of
 papers (2) and a minute of games."""
 WORDS_OF_THE_README = 1000
 SLOW = [
-    f"docs/how-to/{name}.md"
-    for name in ("baselines", "draw-pictures", "membership-attacks", "private-strategy", "strategies", "sweeps")
+    f"docs/{name}.md"
+    for name in (
+        "how-to/baselines",
+        "how-to/compare-and-ci",
+        "how-to/differing-record",
+        "how-to/draw-pictures",
+        "how-to/epsilon-star",
+        "how-to/membership-attacks",
+        "how-to/pictures-and-hub",
+        "how-to/private-strategy",
+        "how-to/resume",
+        "how-to/sampled-rounds",
+        "how-to/strategies",
+        "how-to/sweeps",
+        "papers/errors",
+        "papers/index",
+    )
 ]
 """Pages whose commands take seconds, for what other tests show more quickly: each day they are only read."""
 

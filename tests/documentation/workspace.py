@@ -123,7 +123,12 @@ def read(block: Block, directory: Path) -> None:
             check_configuration(block, directory)
         case "sh":
             for command in block.commands:
-                _, name, *words = shlex.split(command, comments=True)
+                program, *words = shlex.split(command, comments=True)
+                if program == "python":
+                    compile(Path(words[0]).read_text(), words[0], "exec")
+                    continue
+                name = _name([program, *words])
+                words = words[words.index(name) + 1 :]
                 told = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
                 if name in ("run", "sweep"):
                     load_config(Path(told["config"]), told["set_"] or [])

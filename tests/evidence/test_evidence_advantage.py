@@ -8,6 +8,7 @@ from fl_audit.audits.identifiability.advantage import clopper_pearson, empirical
 from fl_audit.errors import InputError
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 50), (50, 50), (613, 1000), (3, 7)])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_interval_agrees_with_the_binomial_test(successes: int, trials: int, confidence: float) -> None:

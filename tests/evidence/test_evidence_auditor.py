@@ -30,6 +30,7 @@ def shares(mechanism: KnownMechanism, method: BoundMethod, runs: int, scores: in
     return np.array([one.epsilon for one in found]) / (mechanism.epsilon(1e-5) or 1.0)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("method", sorted(BoundMethod))
 @pytest.mark.parametrize(
     "mechanism",

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def test_the_betting_interval_covers(draw) -> None:  # type: ignore[no-untyped-d
     assert missed <= stats.binom.ppf(1 - 1e-4, 400, 0.1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0.5, 0.999))
 def test_the_interval_holds_what_it_does_not_refute(numbers: list[float], confidence: float) -> None:
     values = np.array(numbers)
@@ -164,7 +165,7 @@ def test_both_directions_count() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(20, 80), st.floats(0.3, 3.0), st.floats(0.01, 0.4))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 def test_the_interval_of_epsilon_is_all_that_is_not_refuted(
     seed: int, worlds: int, spread: float, delta: float
 ) -> None:

@@ -49,6 +49,7 @@ def test_it_keeps_its_level_where_all_that_may_differ_differs(part: str) -> None
         assert np.count_nonzero(found <= 0.25) >= binom.ppf(1e-4, found.size, 0.2)
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("breach", [*BREACHES, SIGNS, *HELD_BACK])
 def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
     result = _tested(play(breach, np.random.default_rng(1)))
@@ -57,6 +58,7 @@ def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
     assert result.statistic == pytest.approx(result.measured * result.more["pairs"])
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("breach", "feature"),
     [
@@ -71,6 +73,7 @@ def test_it_names_the_feature_of_largest_weight(breach: str, feature: str) -> No
     assert feature in _tested(play(breach, np.random.default_rng(2))).place
 
 
+@pytest.mark.long
 def test_noise_above_the_promise_that_is_alike_in_all_worlds_is_no_breach() -> None:
     """The innovations are larger too, and unknown more often under D: 8 of 30 at level .05 come by chance in 2e-4."""
     found = 0

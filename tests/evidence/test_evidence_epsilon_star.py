@@ -3,6 +3,7 @@ import time
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ def brute_force(law: tuple[float, float, float, float], delta: float) -> float:
     return best
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("mu", [1e-4, 0.01, 0.3, 1.0, 5.0, 40.0, 1e3])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-5, 0.01, 0.1, 0.45])
 def test_equal_spreads_are_gaussian_differential_privacy(mu: float, delta: float) -> None:
@@ -63,7 +65,7 @@ LAWS = st.tuples(st.floats(-3, 3), st.floats(0.05, 20), st.floats(-3, 3), st.flo
 
 
 @given(LAWS, st.floats(-12, -1))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 def test_no_threshold_beats_it_and_delta_lowers_it(law: tuple[float, float, float, float], log_delta: float) -> None:
     delta = 10.0**log_delta
     found = float(epsilon_star_gaussian(*law, delta))
@@ -73,7 +75,7 @@ def test_no_threshold_beats_it_and_delta_lowers_it(law: tuple[float, float, floa
 
 
 @given(LAWS, st.floats(-12, -1), st.floats(0.01, 100), st.floats(-50, 50))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_roles_and_linear_maps_change_nothing(
     law: tuple[float, float, float, float], log_delta: float, scale: float, origin: float
 ) -> None:
@@ -181,7 +183,7 @@ def test_speed() -> None:
         members, population = rng.gamma(2, 1, shape), rng.gamma(3, 1, shape)
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             parametric_epsilon_star(members, population, 1e-3)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         assert min(times) < limit

@@ -3,6 +3,7 @@ import time
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -59,6 +60,7 @@ def test_clopper_pearson_covers_enumerated(n1: int, n0: int, epsilon: float, del
             assert weights[bounds > epsilon].sum() <= 0.1
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(("n1", "n0", "rank"), [(40, 40, 12), (400, 400, 1), (25, 400, 60), (3000, 30, 4), (5, 5, 2)])
 @pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])
 def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, mu: float) -> None:
@@ -102,6 +104,7 @@ def test_gaussian_shift_is_the_known_bound() -> None:
 # --- what is promised about a bound
 
 
+@pytest.mark.long
 def test_power_on_a_gaussian_mechanism() -> None:
     """mu = 1, 500 + 500 log-odds, true epsilon 4.38: means of 150 runs, standard error under 1 % of the truth."""
     rng, truth = np.random.default_rng(5), gdp_epsilon(DELTA, 1.0)
@@ -119,9 +122,9 @@ def test_a_bound_on_1000_and_1000_scores_takes_under_a_tenth_of_a_second(method:
     one, zero = log_odds(np.random.default_rng(6), 1.0, 1000)
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         bound(one, zero, method)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.1
 
 
@@ -179,7 +182,7 @@ FINITE = st.floats(-40, 40, allow_nan=False)
 GROUPS = st.tuples(arrays(np.float64, st.integers(2, 60), elements=FINITE), arrays(np.float64, 40, elements=FINITE))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(groups=GROUPS, method=st.sampled_from(BY_THRESHOLD), delta=st.sampled_from([1e-5, 0.1]))
 def test_monotone_transformations_change_nothing(
     groups: tuple[Array, Array], method: BoundMethod, delta: float
@@ -192,7 +195,7 @@ def test_monotone_transformations_change_nothing(
     assert epsilon_lower_bound(*moved, delta, method=method) == epsilon_lower_bound(one, zero, delta, method=method)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(groups=GROUPS, method=st.sampled_from(METHODS), delta=st.sampled_from([1e-5, 0.1]))
 def test_bounds_are_sane_and_roles_swap(groups: tuple[Array, Array], method: BoundMethod, delta: float) -> None:
     """With roles swapped and signs turned the problem is the same; ties in the choice may fall otherwise for gdp."""
@@ -213,6 +216,7 @@ def test_swapped_roles_of_real_scores(method: BoundMethod) -> None:
     assert bound(-zero, -one, method) == pytest.approx(bound(one, zero, method))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_more_separation_shows_more(method: BoundMethod) -> None:
     """Means of 40 runs with the same noise; each step of the shift is many standard errors."""
@@ -223,7 +227,7 @@ def test_more_separation_shows_more(method: BoundMethod) -> None:
     assert means[3] > means[2] > means[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(groups=GROUPS, shift=st.floats(0, 10))
 def test_a_shift_never_lowers_the_shift_bound(groups: tuple[Array, Array], shift: float) -> None:
     one, zero = groups
@@ -315,6 +319,7 @@ def warned(found: LowerBound) -> bool:
     return any("certify too much" in one for one in found.warnings)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("method", [BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT])
 def test_warnings_are_rare_where_the_assumption_holds(method: BoundMethod) -> None:
     """300 runs at level 0.001: more than binomial(300, 0.001) has probability below 1e-4."""

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -56,7 +57,7 @@ def test_a_leak_is_certified_below_the_truth_and_more_models_certify_more() -> N
     assert 1 < found[-1] < truth
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 999), models=st.integers(1, 12), m=st.integers(1, 20), p=st.integers(1, 20), gap=st.floats(0, 4)
 )

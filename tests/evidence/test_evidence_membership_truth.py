@@ -74,6 +74,7 @@ def test_the_exact_curves_are_those_of_what_is_told(mechanism: CoinMechanism) ->
     assert np.interp(at, curve.fpr, curve.tpr) == pytest.approx(mechanism.tpr(at), abs=0.003)
 
 
+@pytest.mark.few_cases(12)
 @pytest.mark.parametrize("attack", FAST)
 @pytest.mark.parametrize(
     ("mechanism", "shared"),

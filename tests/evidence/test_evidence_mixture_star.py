@@ -29,6 +29,7 @@ def test_one_component_is_the_closed_form_cut_or_not() -> None:
         assert found.epsilon_star == pytest.approx(expected, rel=2e-9, abs=2e-9)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("components", [2, 5, 20])
 @pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.1])
 def test_no_threshold_beats_a_mixture_and_one_comes_near(components: int, delta: float) -> None:
@@ -55,6 +56,7 @@ def test_a_narrow_component_is_not_missed() -> None:
     assert epsilon_star_mixtures(spiked, wide, 1e-6).epsilon_star == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.long
 def test_delta_zero() -> None:
     one, other = normal(0.0, 1.0), normal(0.1, 1.0)
     assert epsilon_star_mixtures(one, other, 0.0).epsilon_star == math.inf

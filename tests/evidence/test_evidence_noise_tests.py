@@ -66,6 +66,7 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
         assert math.fsum(name.level for name in together) == pytest.approx(FAMILY_LEVEL, rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.long)])
 def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
     """Kolmogorov-Smirnov at 1e-4 for each exact test; unions and counts: never too small."""
@@ -78,6 +79,7 @@ def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
             assert stats.kstest(values, "uniform").pvalue > 1e-4, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("noise", "runs"), [(1.05, 60), pytest.param(3.0, 200, marks=pytest.mark.long)])
 def test_noise_above_the_promise_violates_nothing(noise: float, runs: int) -> None:
     for name, values in p_values(runs, seed=1, worlds=6, rounds=8, noise=noise).items():
@@ -114,6 +116,7 @@ def _uniform(measured: Measured) -> dict[str, NDArray[np.float64]]:
     }
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("breach", BREACHES, ids=[breach.name for breach in BREACHES])
 def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> None:
     """Two runs of each; `tests.validation.breaches` plays 1,000."""
@@ -361,6 +364,7 @@ LOUDER: dict[str, tuple[Any, float]] = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("where", LOUDER)
 def test_more_noise_than_was_promised_somewhere_violates_nothing(where: str) -> None:
     found, _ = run_family(_louder(*LOUDER[where]))

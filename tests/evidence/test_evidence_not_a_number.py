@@ -38,6 +38,7 @@ def spoiled(measured: Measured, name: str, value: float) -> Measured:
     return replace(measured, residuals=replace(measured.residuals, **{name: array}))
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", [*OF_RUN, *OF_RESIDUALS])
 def test_a_number_that_is_none_is_refused_or_silences_tests_and_hides_no_breach(

@@ -36,6 +36,7 @@ def p_value(epsilon: float, delta: float, hits: int, n1: int, rank: int, n0: int
     return quad(weighed, 0, 1, points=sorted(k for k in kinks if 0 < k < 1), limit=400, epsabs=1e-12)[0]
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize(
     ("hits", "n1", "rank", "n0"), [(40, 40, 1, 40), (30, 400, 2, 400), (250, 400, 60, 300), (19, 20, 150, 400)]
 )
@@ -51,6 +52,7 @@ def test_the_p_value_at_the_bound_is_the_level_by_another_quadrature(
         assert p_value(0.0, delta, hits, n1, rank, n0) >= level
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(("n1", "n0", "rank"), [(12, 15, 1), (30, 20, 5), (25, 40, 22)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.0, 0.1), (0.7, 0.0), (2.0, 0.05)])
 def test_it_covers_on_the_edge_of_what_is_allowed(n1: int, n0: int, rank: int, epsilon: float, delta: float) -> None:
@@ -68,6 +70,7 @@ def coins(rng: np.random.Generator, epsilon: float, n: int) -> Pair:
     return np.where(rng.random(n) < honest, 1.0, -1.0), np.where(rng.random(n) < 1 - honest, 1.0, -1.0)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     "case",
     [
@@ -105,6 +108,7 @@ def leaking(rng: np.random.Generator) -> Pair:
     return one, rng.normal(size=500)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("case", "gain"), [("mu 1", 1.1), ("mu 3", 1.18), ("leak", 1.4), ("few", 1.4)])
 def test_it_certifies_more_than_clopper_pearson(case: str, gain: float) -> None:
     """Means of 100 runs at delta 1e-5; the gains of 200 other runs were 1.19, 1.25, 1.61 and 1.79."""

@@ -87,6 +87,7 @@ def test_wrong_scores_are_named() -> None:
             gaussian_shift(fine, fine, confidence)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("n1", "n0", "promised"), [(40, 60, 0.55), (8, 8, 0.0), (200, 200, 2.0)])
 def test_limit_of_detection_is_detected_with_its_power(n1: int, n0: int, promised: float) -> None:
     """2000 runs at the limit: detections are binomial(2000, 0.9)."""
@@ -117,9 +118,9 @@ def test_a_bound_on_1000_scores_takes_under_a_tenth_of_a_second() -> None:
     gaussian_shift(one, zero, 0.95)
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         gdp_epsilon(0.001, gaussian_shift(one, zero, 0.95).low)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.1
 
 

@@ -123,6 +123,7 @@ def test_a_fit_that_holds_is_kept_and_one_table_has_the_cuts() -> None:
     assert StarSettings(1e-5).cut == AuditSection().epsilon_star_cut == DEFAULT_CUTS[StarMethod.PARAMETRIC] == 1e-6
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("method", list(StarMethod))
 @pytest.mark.parametrize("size", [3, 10, 99])
 def test_of_few_losses_an_interval_is_stated_that_holds(size: int, method: StarMethod) -> None:

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ def precise(law: Law, delta: float) -> float:
     return float(best)
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-5, 1e-3, 0.1, 0.7])
 @pytest.mark.parametrize("law", [(1.0, 1.0, 0.0, 1.0), (0.0, 0.7, 0.1, 1.1), (-0.3, 1.3, 0.4, 1.0)], ids=str)
 def test_known_normals_at_fifty_digits(law: Law, delta: float) -> None:
@@ -103,7 +105,7 @@ LOSSES = st.lists(st.floats(0, 50, width=32), min_size=4, max_size=40)
 
 
 @given(LOSSES, LOSSES, st.floats(0.02, 50), st.floats(0, 20), st.sampled_from([1e-6, 1e-2, 0.3]))
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120), deadline=None, derandomize=True)
 def test_roles_shifts_and_scales(
     one: list[float], zero: list[float], scale: float, origin: float, delta: float
 ) -> None:

@@ -39,6 +39,7 @@ def verdict(measured: Measured, promise: Guarantee = PROMISE) -> Judgement:
     return judge(measured, promise, 0.95)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [60, pytest.param(200, marks=pytest.mark.long)])
 def test_honest_federations_are_consistent(runs: int) -> None:
     """Honest runs, each at a level of .001."""
@@ -92,6 +93,7 @@ def test_few_worlds_are_inconclusive_and_say_how_many_would_do() -> None:
         assert (limit.limit_of_detection <= 1.5 * PROMISE.epsilon) is conclusive
 
 
+@pytest.mark.long
 def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
     rng, level = np.random.default_rng(7), TestName.NOISE_ALONG_RECORD.level
     plain = {"silent": 0.0, "measured_residuals": False}
@@ -205,6 +207,7 @@ def judged_targets(
     return judge_scores(log_odds[is_in], log_odds[~is_in], promise, 0.95, along)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("share", [1.0, 0.05])
 def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(share: float) -> None:
     """Honest runs at a level of .001; two thirds of the noise at a power of .9; half of it nearly always."""

@@ -126,6 +126,7 @@ def test_every_kind_of_every_part_is_tried() -> None:
         assert {type(one) for one in examples} == set(get_args(kinds))
 
 
+@pytest.mark.long
 def test_the_table_lists_every_law_that_can_be_written_down(plans: dict[Combination, AuditPlan | str]) -> None:
     listed = [
         _named(plan.public.law, plan.public.standpoint)
@@ -136,6 +137,7 @@ def test_the_table_lists_every_law_that_can_be_written_down(plans: dict[Combinat
     assert set(listed) == set(_offered())
 
 
+@pytest.mark.long
 def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, AuditPlan | str]) -> None:
     """With everybody's contributions at a fixed norm, as a single client sees them."""
     listed = {
@@ -160,6 +162,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
                 assert is_listed, (law, view, kind)
 
 
+@pytest.mark.long
 def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
     plans: dict[Combination, AuditPlan | str],
 ) -> None:
@@ -168,6 +171,7 @@ def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
     assert all("accepted" in reason or "needs" in reason for reason in refused.values())
 
 
+@pytest.mark.long
 def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, AuditPlan | str]) -> None:
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     rows, spelled = 0, list[tuple[str, ...]]()

@@ -94,6 +94,7 @@ ADAPTIVE_FAULTS = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", SPOILED)
 def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str, small_plan: MakePlan) -> None:
     faults = FAULTS | (ADAPTIVE_FAULTS if "adaptive" in name else {})
@@ -109,6 +110,7 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
         assert transcript.norms is None or (transcript.norms == 0.3).all()
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", SPOILED)
 def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: MakePlan) -> None:
     strategy, released, replies = begun(LAWS[name], small_plan)

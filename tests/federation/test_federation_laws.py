@@ -287,6 +287,7 @@ def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None
 
 
 # Of a part of a batch sums are worked out in other shapes than those of the run, which is the harder case.
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(("name", "keep"), [*((name, 2) for name in LAWS), ("sampled records", WORLDS)])
 def test_replay_from_public_files_gives_the_same_beliefs(
     name: str, keep: int, small_plan: MakePlan, tmp_path: Path
@@ -302,6 +303,7 @@ def test_replay_from_public_files_gives_the_same_beliefs(
     np.testing.assert_allclose(again.sigma, scale[:keep], rtol=1e-12)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
 def test_batches_change_no_world_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     columns = []
@@ -313,6 +315,7 @@ def test_batches_change_no_world_of_clients(name: str, small_plan: MakePlan, tmp
             np.testing.assert_allclose(other[column], columns[0][column], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.xdist_group("elsewhere")
 @pytest.mark.parametrize("name", ["adaptive, sampled", "distributed"])
 def test_clients_in_another_process_give_the_same_worlds(
@@ -364,6 +367,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
 SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled")
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", SECRET)
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan, told = told_in(name, small_plan, tmp_path / "run")

@@ -72,6 +72,7 @@ def play(directory: Path, changes: tuple[Changes, ...], parties: Parties = HONES
     return run_audit(resolve(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("law", LAWS)
 def test_an_honest_federation_is_not_called_violated(law: str, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", LAWS[law])
@@ -103,6 +104,7 @@ def halving_clients() -> ClientApp:
 SERVER = Parties(strategy=HalvedNoise)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("law", "parties"),
     [

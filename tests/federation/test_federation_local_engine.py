@@ -10,6 +10,7 @@ import pytest
 import torch
 from audits import MakePlan
 from faults import faulty_app
+from few_examples import examples
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from fl_audit.learning.stacked import StackedModel
 from fl_audit.strategies.errors import FederationError
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("actors", [2, 3])
 def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
     one = run_audit(small_plan(), tmp_path / "one", Engine.LOCAL, with_report=False)
@@ -53,7 +55,7 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_actors() -> None:
     assert [reply.has_error() for reply in replies] == [False] * 3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(partitions=st.lists(st.integers(0, 3), max_size=12), actors=st.integers(1, 4))
 def test_a_client_has_one_message_at_a_time_and_every_message_is_answered(partitions: list[int], actors: int) -> None:
     at_work: list[int] = []
@@ -125,6 +127,7 @@ def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) 
     assert said[0] == said[1]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("way", ["fast", "generic"])
 def test_one_stacked_model_serves_several_threads(way: str) -> None:
     model = StackedModel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), (6,))

@@ -81,6 +81,7 @@ def exact_losses(monkeypatch: pytest.MonkeyPatch) -> None:
 UNEQUAL = {"partition": "exponential", "clients": 4}
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 @pytest.mark.parametrize(
     "change",
@@ -224,6 +225,7 @@ SPOILED = {
 }
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("case", SPOILED, ids=str)
 def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], small_plan: MakePlan) -> None:
     query, key, fault = case

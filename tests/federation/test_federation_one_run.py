@@ -52,6 +52,7 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
     return found, float(np.sqrt(covariance[0, 0]))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("training", "privacy", "canaries", "decoys"),
     [
@@ -107,6 +108,7 @@ def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) ->
     assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
 
 
+@pytest.mark.long
 def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = one_run_plan(small_plan, PRIVATE | {"rounds": 20}, privacy={"accountant": "pld"}, audit={"canaries": 20})
     run = played(plan, tmp_path / "run").run
@@ -124,6 +126,7 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
     assert honest.finding.mu_lower >= 0.8
 
 
+@pytest.mark.long
 def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakePlan, tmp_path: Path) -> None:
     """As in a live audit; and where the promised epsilon is 0, two thirds of the noise are what is to be found."""
     audit, privacy = {"worlds": 12, "canaries": 12}, {"delta": 1 - 1e-12}

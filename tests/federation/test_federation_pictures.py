@@ -48,6 +48,7 @@ def plan_of(folder: Path, **changes: dict[str, Any]) -> AuditPlan:
     return resolve(parse_config(small_settings(**values)))
 
 
+@pytest.mark.long
 @pytest.mark.drawn
 def test_pictures_of_a_folder_are_drawn_beside_the_bound(folder: Path, tmp_path: Path) -> None:
     found = run_audit(plan_of(folder), tmp_path / "run", Engine.LOCAL).summary["pictures"]
@@ -80,6 +81,7 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("searched", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("place", "shares"), [("client", 9), ("server", 1)])
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
@@ -116,6 +118,7 @@ def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> Non
     assert "nothing is promised" in page
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -115,6 +115,7 @@ def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: Make
     assert contents.summary["scores"]["area"] == 1.0
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("audit", [{"place": "server"}, {"colluders": 1}, {"view": "model"}, {"insider": False}])
 def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dict[str, Any]) -> None:
     plan = plan_of(small_plan, audit={"worlds": 3} | audit)
@@ -123,6 +124,7 @@ def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dic
     assert contents.summary["client_promises"] is not None
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
 def test_clients_in_another_process_give_the_same_worlds(
     small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path

@@ -107,6 +107,7 @@ def final_models(directory: Path) -> torch.Tensor:
     return torch.cat([load_file(path)["models"] for path in sorted(directory.glob("public/models-*.safetensors"))])
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("epsilon", "published"), PUBLISHED.items())
 def test_clients_train_on_bits_that_are_kept_as_often_as_published(
     epsilon: float, published: float, told: Told, small_plan: MakePlan, tmp_path: Path
@@ -146,6 +147,7 @@ def test_a_world_has_the_same_records_in_any_batch(told: Told, small_plan: MakeP
     assert torch.allclose(final_models(tmp_path / "whole"), final_models(tmp_path / "cut"), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}], ids=["everybody", "samples"])
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 def test_a_round_is_the_sum_over_randomised_records(

@@ -104,6 +104,7 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("view", "optimizer", "in_another_process"),
     [
@@ -192,6 +193,7 @@ def test_the_report_can_be_rebuilt(small_run: Path) -> None:
     assert (small_run / "summary.json").read_text() == before
 
 
+@pytest.mark.long
 def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
     """Where the record takes part in no round, and the insider sees that, D and D' are as likely as before."""
     plan = small_plan(
@@ -226,6 +228,7 @@ def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, sm
     assert after.summary["timing"]["training_seconds"] is None
 
 
+@pytest.mark.long
 def test_worlds_added_after_a_report_are_a_further_look_and_the_report_says_so(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
     return initial.double() - plan.config.training.learning_rate * total / expected
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("rate", [0.15, 0.7])
 @pytest.mark.parametrize(
     "privacy",
@@ -166,6 +167,7 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
 # Whole runs.
 
 
+@pytest.mark.long
 def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan)
     assert (plan.public.rounds, plan.public.law.sampling_rate, plan.public.law.denominator) == (8, 0.25, 15.0)
@@ -209,6 +211,7 @@ def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_pat
     assert [run.summary["verdict"] for run in runs] == ["inconclusive", "not audited"]
 
 
+@pytest.mark.long
 def test_without_a_promise_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
     private = _plan(small_plan, privacy={"epsilon": None, "noise-multiplier": 50.0})
     baseline = _plan(small_plan, privacy=WITHOUT_PROMISE | {"accountant": None})

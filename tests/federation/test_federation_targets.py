@@ -224,6 +224,7 @@ def test_worlds_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, t
 _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [
@@ -272,6 +273,7 @@ def test_insiders_of_all_targets_weigh_exactly(
         assert found.summary["verdict"] == "consistent"
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [
@@ -417,6 +419,7 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     assert not list((tmp_path / "run").rglob("batch-*"))
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
 def test_clients_in_another_process_give_the_same_targets(
     small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path

@@ -77,6 +77,7 @@ def flowers_wrapper() -> Strategy:
     return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 0.1, CLIENTS)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("strategy", [lambda: Noisy(0.1 / CLIENTS), flowers_wrapper])
 def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[], Strategy]) -> None:
     """A level of 5 % over seeds: of the first eight, under Flower's wrapper, the first one is called violated.
@@ -100,6 +101,7 @@ def test_too_little_noise_is_called_violated(tmp_path: Path) -> None:
     assert (found["verdict"], found["game"]) == ("violated", "replaced")
 
 
+@pytest.mark.long
 def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Path) -> None:
     """A crafted update of length 1000 is clipped by the modifier if the insider stands within, else it is not."""
 
@@ -156,6 +158,7 @@ class GloballyNoisy(Noisy):
         return np.random.normal(0, self.spread, shape)  # noqa: NPY002  # as Flower's wrappers do
 
 
+@pytest.mark.long
 def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
     """Noise follows a global generator here, which each game seeds: so games do not depend on the run they are in."""
 
@@ -191,6 +194,7 @@ class Telling(Noisy):
         super().__init__(10.0)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("numbers", "expected"), [("kept", "consistent"), ("withheld", "violated")])
 def test_numbers_that_clients_report_count_if_the_claim_covers_them(
     tmp_path: Path, numbers: str, expected: str
@@ -230,6 +234,7 @@ def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[st
         toy_audit(tmp_path, **changes)
 
 
+@pytest.mark.long
 def test_so_many_games_as_are_accepted_are_enough_for_every_strategy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,6 +264,7 @@ def recorded(message: Message, context: Context, call_next: Any) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord([mean.astype(np.float32)]), "metrics": metrics}), reply_to=message)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
 def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
     toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, recorded])
@@ -304,6 +310,7 @@ def test_errors_of_clients_in_games_are_findings(tmp_path: Path) -> None:
     assert "no such model" in refusals["replies of clients"]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("what", ["fails", "learns nothing", "has spent its rounds"])
 def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
     """The target's client answers its own training alone, or has nothing to say."""
@@ -377,6 +384,7 @@ def server_side(inner: type[FedAvg], multiplier: float, norm: float = 0.1) -> Ca
     return lambda: DifferentialPrivacyServerSideFixedClipping(inner(fraction_evaluate=0.0), multiplier, norm, CLIENTS)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("inner", "multiplier", "held"),
     [(FedAvg, 1.0, "consistent"), (FedAvg, 0.4, "violated"), (FedMedian, 1.0, "violated")],

@@ -46,6 +46,7 @@ _HOOKS = {
 }
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("hook", _HOOKS)
 def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
     hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -90,6 +90,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str) -> None:
     """Without its first record, with the last one in its place, and with all: each is of the class of the original."""

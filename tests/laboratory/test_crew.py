@@ -84,7 +84,9 @@ def test_what_is_done_when_the_time_is_over_counts_and_nothing_works_on(tmp_path
         return task
 
     begun = time.monotonic()
-    assert _said_by(work, range(5), processes, begun + 0.3) == ([0, 2, 3, 4] if processes > 1 else [0, 1])
+    # With several processes, all but the task that sleeps have to be done until then, also on a busy machine.
+    until = begun + (2.0 if processes > 1 else 0.3)
+    assert _said_by(work, range(5), processes, until) == ([0, 2, 3, 4] if processes > 1 else [0, 1])
     assert time.monotonic() - begun < 10
     if processes > 1:
         assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
@@ -121,7 +123,7 @@ def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
         "        return 'caught'\n"
         "    return task\n"
         "with crew(work, str, 1, print) as found:\n"
-        "    print(found.done(range(4), time.monotonic() + 0.3))\n"
+        "    print(found.done(range(4), time.monotonic() + 1.0))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout == "{0: 0, 1: 1}\n"

@@ -174,6 +174,7 @@ def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
     assert (len(fewer.passed_over), fewer.untried) == (1, ())
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_of_equally_sure_leads_the_plainest_are_tried_whatever_the_luck(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -187,6 +188,7 @@ def test_of_equally_sure_leads_the_plainest_are_tried_whatever_the_luck(seed: in
     assert {attempt.lead.kind for attempt in trial.attempts} == {"a", "b"}
 
 
+@pytest.mark.long
 def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
     """Of twenty kinds, one of which leaks: all are played a little, five of them and the floating-point one more."""
     random, asked = np.random.default_rng(0), list[tuple[str, int, int]]()
@@ -210,6 +212,7 @@ def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
     assert sum(count == 800 for _, _, count in asked) == 1
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("noise_multiplier", "games", "level"), [(1.0, 1000, 0.005), (0.5, 1000, 0.005)])
 def test_what_could_have_been_found_is_found_nine_times_in_ten(
     noise_multiplier: float, games: int, level: float
@@ -287,6 +290,7 @@ def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
     assert "no kind of game could be played" in opening(Trial(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("last_scouted", "tries", "said"),
     [(2, 9, Verdict.VIOLATED), (9, 1, Verdict.VIOLATED), (9, 0, Verdict.INCONCLUSIVE), (0, 9, Verdict.INCONCLUSIVE)],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning.test_learning_stacked import NETS
@@ -73,6 +74,7 @@ def _assert_close(found: Tensor, truth: Tensor) -> None:
     assert float((found.double() - truth).abs().max()) <= 2e-5 * float(truth.abs().max())
 
 
+@pytest.mark.few_cases(20)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("worlds", [1, 3])
 @pytest.mark.parametrize("name", [*NETS, "sigmoids", *FAST, *GENERIC])
@@ -85,6 +87,7 @@ def test_updates_are_those_of_a_torch_loop(name: str, worlds: int) -> None:
     assert torch.equal(models, start)
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("stretch", [1, 4, 7, 11, 100])
 @pytest.mark.parametrize("name", ["logistic", "dense-128", "no-bias", "sigmoids"])
 def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +102,7 @@ def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypa
 
 @pytest.mark.parametrize("name", ["sigmoids", "residual", "embedding"])
 @given(worlds=st.integers(1, 4), records=st.integers(1, 9), rate=st.floats(1e-3, 1.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_one_step_on_all_records_is_the_mean_gradient(name: str, worlds: int, records: int, rate: float) -> None:
     model, models, features, labels = _setting(name, worlds, records)
     schedule = LocalSchedule(rate, batch=records, steps=1)

@@ -498,6 +498,7 @@ def test_a_strangers_module_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("name", "trained", "fast"), [("low_rank", 50, False), ("frozen_core", 27, True), ("frozen_bias", 75, False)]
 )

@@ -43,6 +43,7 @@ def _assert_close(found: Tensor, truth: Tensor) -> None:
     assert float((found.double() - truth).abs().max()) <= 2e-5 * max(1.0, float(truth.abs().max()))
 
 
+@pytest.mark.few_cases(8)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
@@ -55,6 +56,7 @@ def test_clipped_sums_are_those_of_each_world_alone(name: str, way: str) -> None
         _assert_close(found, _sums(model, models, bits, labels, norm, everybody))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
 @pytest.mark.parametrize("way", ["fast", "generic"])
@@ -70,6 +72,7 @@ def test_sums_over_samples_of_own_records_are_those_of_each_world_alone(
     assert torch.equal(found[0], torch.zeros_like(found[0]))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("way", ["fast", "generic"])
@@ -88,6 +91,7 @@ def test_own_records_may_be_worked_through_in_any_portions(
     torch.testing.assert_close(model.mean_gradients(models, bits, labels), mean)
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("worlds", [1, 3])
 @pytest.mark.parametrize("name", ["logistic", "dense-128", "no-bias", "sigmoids", *UNLIKE_CHAINS])
@@ -101,6 +105,7 @@ def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, worlds: int
         _assert_close(found[world : world + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("together", [1, 2, 5])
 @pytest.mark.parametrize("stretch", [1, 4, 7, 100])
 def test_stretches_of_own_records_give_the_same(stretch: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def _vectors(models: Tensor) -> Tensor:
     return scales * torch.randn(models.shape, generator=torch.Generator().manual_seed(3))
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
 def test_they_are_those_of_float64_backward_passes(name: str, way: str) -> None:
@@ -44,6 +45,7 @@ def test_they_are_those_of_float64_backward_passes(name: str, way: str) -> None:
     _assert_right(model, models, features, labels, _vectors(models))
 
 
+@pytest.mark.few_cases(12)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("name", FAST | GENERIC)
 def test_they_are_right_for_every_module_that_is_accepted(name: str) -> None:
@@ -56,6 +58,7 @@ def test_they_are_right_for_every_module_that_is_accepted(name: str) -> None:
     _assert_right(model, models, torch.randn(4, *shape), torch.arange(4) % 3, _vectors(models))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
 @pytest.mark.parametrize("budget", ["worlds", "examples", "gradients"])

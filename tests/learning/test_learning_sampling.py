@@ -19,6 +19,7 @@ def _loop(gradients: Tensor, taking_part: Tensor, clipping_norm: float | None) -
     return torch.cat([clip_and_sum(rows[mask].unsqueeze(0), norm) for rows, mask in parts])
 
 
+@pytest.mark.few_cases(15)
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)

@@ -130,6 +130,7 @@ def test_clipped_sums_are_those_of_float64_backward_passes(name: str, way: str) 
         _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning")
 @pytest.mark.parametrize("name", OPACUS_KNOWS)
 def test_clipped_sums_are_those_of_opacus(name: str) -> None:

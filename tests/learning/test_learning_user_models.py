@@ -129,6 +129,7 @@ RIGHT: dict[str, tuple[Made, Tensor]] = {
 }
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str) -> None:
     made, records = RIGHT[name]

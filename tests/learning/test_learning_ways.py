@@ -245,6 +245,7 @@ GENERIC = {
 }
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize(("name", "fast"), [(name, True) for name in FAST] + [(name, False) for name in GENERIC])
 def test_either_way_is_right(name: str, fast: bool) -> None:

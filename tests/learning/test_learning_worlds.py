@@ -1,6 +1,7 @@
 """Batches of worlds and the waves in which they travel."""
 
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from fl_audit.worlds import WorldBatch, remaining_batches, waves
 
 
 @given(st.integers(1, 300), st.integers(1, 320))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_batches_divide_the_worlds_in_order(worlds: int, per_batch: int) -> None:
     batches = remaining_batches(worlds, per_batch, ())
     assert [world for batch in batches for world in batch.worlds] == list(range(worlds))
@@ -19,7 +20,7 @@ def test_batches_divide_the_worlds_in_order(worlds: int, per_batch: int) -> None
 
 
 @given(st.integers(1, 40), st.integers(1, 45))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_waves_keep_every_batch_in_order(number: int, in_flight: int) -> None:
     batches = remaining_batches(number, 1, ())
     grouped = waves(batches, in_flight)

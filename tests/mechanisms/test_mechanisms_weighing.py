@@ -68,6 +68,7 @@ def test_log_odds_are_those_of_the_densities(weight: float, replaces: bool) -> N
     np.testing.assert_allclose(weighed(seen).log_odds.numpy(), present - absent, atol=1e-5)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("weight", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize("replaces", [True, False])
 @pytest.mark.parametrize("distance", [0.5, 6.0])

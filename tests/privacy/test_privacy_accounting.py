@@ -5,6 +5,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp
@@ -29,6 +30,7 @@ def log_delta_by_integral(eps: float, mu: float) -> float:
     return -a * a / 2 - 0.5 * math.log(2 * math.pi) + log_scale + math.log(value)
 
 
+@pytest.mark.few_cases(8)
 @pytest.mark.parametrize("mu", [1e-4, 1e-2, 0.3, 1.0, 5.0, 30.0, 1e3])
 @pytest.mark.parametrize("tail", [-3.0, 0.0, 0.5, 3.0, 12.0, 36.0])
 def test_gdp_delta_agrees_with_an_integral_without_cancellation(mu: float, tail: float) -> None:
@@ -54,7 +56,7 @@ def test_gdp_is_below_renyi_accounting_and_classic_above() -> None:
 
 
 @given(st.floats(1e-4, 1e3), st.floats(-300, -0.01))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 def test_gdp_epsilon_delta_and_mu_invert_each_other(mu: float, exponent: float) -> None:
     delta = 10.0**exponent
     eps = gdp_epsilon(delta, mu)
@@ -90,7 +92,7 @@ def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
 
 @pytest.mark.long
 @given(st.floats(1e-3, 50), st.floats(-12, -0.1), st.sampled_from(list(Accountant)))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_mu_of_epsilon_inverts_every_accountant(mu: float, exponent: float, accountant: Accountant) -> None:
     delta = 10.0**exponent
     eps = epsilon_of_mu(accountant, mu, delta)

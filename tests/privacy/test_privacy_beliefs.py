@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ def test_the_bound_is_the_least_over_all_epsilons(mu: float, delta: float) -> No
 
 
 @given(st.floats(1e-3, 30), st.floats(-9, -0.05))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_the_worst_strategy_lies_between_the_fixed_law_and_the_bound(mu: float, exponent: float) -> None:
     delta = 10.0**exponent
     fixed, adaptive = (gaussian_log_odds_bound(mu, delta, kind) for kind in (FIXED, ADAPTIVE))

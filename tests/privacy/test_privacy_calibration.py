@@ -3,6 +3,7 @@ import time
 from typing import Any
 
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from passing import belief_survival
@@ -48,7 +49,7 @@ def test_the_papers_setting(delta: float, mu: float, advantage: float) -> None:
 
 
 @given(st.floats(0.2, 20), st.floats(-10, -0.8), st.integers(1, 1000), ACCOUNTANTS)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int, accountant: Accountant) -> None:
     delta = 10.0**exponent
     if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
@@ -60,7 +61,7 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.1, 0.95), st.floats(-6, -0.5), ACCOUNTANTS)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: float, accountant: Accountant) -> None:
     belief, delta = prior + (1 - prior) * share, 10.0**exponent
     try:
@@ -73,7 +74,7 @@ def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: flo
 
 
 @given(st.floats(0.02, 0.9), st.floats(-6, -0.5))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
     delta = 10.0**exponent
     exact = promise(AdvantageTarget(advantage), Accountant.GDP, 30, delta)
@@ -148,6 +149,7 @@ def test_wrong_surroundings_are_refused() -> None:
 SAMPLED = [Accountant.RDP_CLASSIC, Accountant.RDP, Accountant.PLD]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("accountant", SAMPLED)
 @pytest.mark.parametrize(("rate", "rounds", "delta"), [(0.01, 500, 1e-5), (0.2, 30, 1e-3)])
 def test_epsilon_is_kept_and_not_wasted_with_sampling(
@@ -253,6 +255,7 @@ ALONE = [
 ]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("target", "accountant", "rounds", "rate", "delta"), ALONE)
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
 def test_sampling_alone_may_keep_a_promise(
@@ -273,6 +276,7 @@ def test_sampling_alone_may_keep_a_promise(
             assert bare.belief_bound <= belief
 
 
+@pytest.mark.long
 def test_a_promise_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
     kept = kept_by(AdvantageTarget(0.5), unit(Accountant.RDP_CLASSIC, 10, 0.001, sampling_rate=0.01))
     assert kept.rho_alpha == pytest.approx(0.5, rel=1e-6)
@@ -301,13 +305,13 @@ def test_only_gaussian_noise_is_calibrated() -> None:
 
 
 def test_calibration_is_quick() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for target in (BeliefTarget(0.9), EpsilonTarget(1.7), AdvantageTarget(0.2)):
         noise_multiplier_for(target, unit(Accountant.GDP, 30, 1e-5))
-    assert time.perf_counter() - started < 1
-    started = time.perf_counter()
+    assert time.process_time() - started < 1
+    started = time.process_time()
     noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.PLD, 30, 1e-5, sampling_rate=0.013))
-    assert time.perf_counter() - started < 20
-    started = time.perf_counter()
+    assert time.process_time() - started < 20
+    started = time.process_time()
     noise_multiplier_for(EpsilonTarget(1.7), unit(Accountant.PLD, 30, 1e-5))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -49,6 +49,7 @@ def simulated(
     return total
 
 
+@pytest.mark.few_cases(8)
 @pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
 @pytest.mark.parametrize("truth", list(Truth))

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ def tried(strategy: NDArray[np.float64], separation: int, participations: int) -
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.sampled_from([TREE, BANDED]))
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=examples(80), deadline=None, derandomize=True)
 def test_sensitivity_is_the_largest_of_all_sets(
     rounds: int, bands: int, separation: int, participations: int, kind: StrategyKind
 ) -> None:
@@ -66,7 +67,7 @@ def test_sensitivity_is_the_largest_of_all_sets(
 
 
 @given(st.integers(2, 9), st.integers(1, 9), st.integers(1, 4), st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_signs_are_bounded_and_orthogonal_columns_exact(
     rounds: int, bands: int, participations: int, seed: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from passing import survival
@@ -84,6 +85,7 @@ def test_composition_against_the_closed_form_as_sampling_vanishes(rounds: int) -
         )
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("q", "z"), [(0.01, 0.3), (0.5, 1.0), (0.1, 20.0), (1e-4, 0.7), (0.9, 0.1), (0.3, 1e3)])
 def test_one_sampled_release_against_the_closed_form(q: float, z: float) -> None:
     curves = loss_curves((SampledGaussianRelease(z, q),), ADD_REMOVE)
@@ -123,6 +125,7 @@ COMPOSITIONS: list[tuple[ReleaseEvent, ...]] = [
 ]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("events", COMPOSITIONS)
 def test_equal_to_dp_accounting_within_the_stated_errors(events: tuple[ReleaseEvent, ...]) -> None:
     theirs, width = PLDAccountant(value_discretization_interval=1e-4), 1e-4
@@ -185,7 +188,7 @@ def test_law_of_the_log_odds_against_simulation() -> None:
 
 
 @given(st.floats(0.3, 8), st.floats(1e-3, 0.95), st.integers(1, 300), st.floats(-7, -1))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(15), deadline=None, derandomize=True)
 def test_never_above_renyi_accounting_and_monotone(z: float, q: float, rounds: int, exponent: float) -> None:
     delta = 10.0**exponent
 
@@ -203,6 +206,7 @@ def test_never_above_renyi_accounting_and_monotone(z: float, q: float, rounds: i
     assert found(z, q, rounds + max(1, rounds // 10)) >= here - 1e-9
 
 
+@pytest.mark.long
 def test_extremes_are_finite_and_monotone_or_refused() -> None:
     answers: dict[tuple[Accountant, float, float, int, float], float] = {}
     grid = ((1.0, 1e-4), (0.05, 1e4), (1, 10**6), (1e-300, 1e-5, 0.1))

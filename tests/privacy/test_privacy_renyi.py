@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
@@ -73,6 +74,7 @@ def test_divergences_are_those_of_opacus(sampling_rate: float, noise_multiplier:
     np.testing.assert_allclose(found, theirs, rtol=1e-9, atol=7 * 1e-12 / 0.1)  # opacus stops its series at 1e-13
 
 
+@pytest.mark.few_cases(6)
 @pytest.mark.parametrize(("q", "z"), [(0.01, 0.5), (0.5, 50.0), (0.001, 1e4), (0.3, 1.0)])
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize("index", [0, 9, 45, 98])
@@ -104,7 +106,7 @@ def test_rdp_is_opacus(q: float, z: float, steps: int, delta: float) -> None:
 
 
 @given(st.floats(0.3, 50), st.integers(1, 10**6), st.floats(-12, -1))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 def test_rdp_without_sampling_is_opacus(z: float, rounds: int, exponent: float) -> None:
     divergences = np.asarray(compute_rdp(q=1.0, noise_multiplier=z, steps=rounds, orders=RDP_ORDERS.tolist()))
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from passing import survival
@@ -51,6 +52,7 @@ def enumerated_survival(loss: float, z: float, q: float, count: int) -> float:
     return float(weights[0] * (loss < 0) + np.dot(weights[1:], norm.sf(loss, mu**2 / 2, mu)))
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
 @pytest.mark.parametrize(("z", "q", "count"), SETTINGS)
 def test_delta_is_the_mean_over_participations(z: float, q: float, count: int, adjacency: Adjacency) -> None:
@@ -92,7 +94,7 @@ def test_renyi_divergences_are_those_of_the_mixture(z: float, q: float, count: i
 
 @pytest.mark.parametrize("accountant", [Accountant.PLD, Accountant.RDP, Accountant.RDP_CLASSIC])
 @given(st.floats(0.5, 10), st.floats(0.01, 0.9), st.integers(1, 100))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=examples(8), deadline=None, derandomize=True)
 def test_between_secret_and_certain_participation(accountant: Accountant, z: float, q: float, count: int) -> None:
     secret, shown, certain = (
         account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, 1e-5)

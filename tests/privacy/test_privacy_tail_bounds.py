@@ -32,6 +32,7 @@ def one_release(z: float, q: float, delta: float) -> float:
     return float(brentq(gap, 1e-6, 60))
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("delta", [1e-8, 1e-12, 1e-16, 1e-30])
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.01), (0.7, 0.2), (2.0, 0.1)])
 def test_the_bound_is_above_the_closed_form_of_one_release(z: float, q: float, delta: float) -> None:

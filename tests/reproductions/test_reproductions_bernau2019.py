@@ -134,6 +134,7 @@ def test_tables_without_runs() -> None:
 # ---------------------------------------------------------------- settings
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
 def test_every_run_can_be_configured(data: MembershipData) -> None:
     for extent in Extent:
@@ -407,6 +408,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "cores", lambda: 1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     said: list[str] = []
@@ -503,6 +505,7 @@ _TRADED = {"local DP trades strictly better with 10 and 20 classes", "phi is abo
            "phi is higher under LDP"}  # fmt: skip
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 @pytest.mark.parametrize(("auc", "accuracy", "why"), [
     (0.51, 0.9, "not so: the attack finds something in the original model"),
@@ -591,6 +594,7 @@ def test_no_worlds_are_added_where_few_claims_are_open() -> None:
     assert sum(count > 1 for count in more.values()) == 1 + planning.SPARE
 
 
+@pytest.mark.long
 def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[list[str]] = []
 

@@ -75,6 +75,7 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
         collab(tmp_path)
 
 
+@pytest.mark.long
 def test_published_collab(published_data: Path) -> None:
     if not any(published_data.rglob("COLLAB.zip")):
         pytest.skip("no published COLLAB there")

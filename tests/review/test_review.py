@@ -418,6 +418,7 @@ def test_plans_shrink_with_the_time() -> None:
     assert plan_of(kinds, claim, 0.1, 0.01, 20, 3, False, False).rounds == 3
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("noise", "games"), [(1.0, 400), (0.2, 3200), (0.05, 400)])
 def test_a_weak_claim_gets_as_many_games_as_can_refute_it(noise: float, games: int) -> None:
     """By hand: of n games told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
@@ -601,6 +602,7 @@ def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         reviewed(directory, ReviewOptions(seconds=1))
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("end", "ended"),
     [

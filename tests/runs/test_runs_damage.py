@@ -174,6 +174,7 @@ def resumed(run: Path) -> pd.DataFrame:
     return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).worlds
 
 
+@pytest.mark.few_cases(7)
 @pytest.mark.parametrize("kind", PLAYED_AGAIN)
 def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finished) -> None:
     PLAYED_AGAIN[kind](run)
@@ -185,6 +186,7 @@ def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finishe
         assert public(run, kind_of, number).read_bytes() == public(finished.path, kind_of, number).read_bytes()
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("kind", PASSED_OVER)
 def test_what_decides_nothing_is_passed_over(kind: str, run: Path, finished: Finished) -> None:
     PASSED_OVER[kind](run)
@@ -194,6 +196,7 @@ def test_what_decides_nothing_is_passed_over(kind: str, run: Path, finished: Fin
     pd.testing.assert_frame_equal(pd.read_parquet(run / "rounds.parquet"), finished.rounds, check_exact=True)
 
 
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_played_again_gets_one_line(kind: str, run: Path) -> None:
     damage, said = REFUSED[kind]

@@ -102,6 +102,7 @@ def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
         require_playable(small_plan(model={"name": DGCNN}))
 
 
+@pytest.mark.long
 def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_plan: MakePlan, tmp_path: Path) -> None:
     model = {"name": "vgg16", "weights": str(weights)}
     plan = small_plan(data=faces, model=model, **SMALL)

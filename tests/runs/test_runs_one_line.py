@@ -97,6 +97,7 @@ def test_a_ray_that_does_not_start_gets_one_line(
     assert {name for name in os.environ if name.startswith("RAY_AUTH")} <= before.keys()
 
 
+@pytest.mark.long
 def test_names_of_runs_are_shown_and_drawn_as_they_are(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

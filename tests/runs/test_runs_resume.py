@@ -55,6 +55,7 @@ def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) ->
         play(small_plan, tmp_path / "run", resume=True, **few)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

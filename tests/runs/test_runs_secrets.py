@@ -96,6 +96,7 @@ def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, 
         assert_untold(tmp_path / "run", SEED)
 
 
+@pytest.mark.long
 def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: MakePlan, tmp_path: Path) -> None:
     left_out = small_plan(run={"seed": None}, audit={"worlds": 12, "epsilon-star": False})
     runs = [run_audit(left_out, tmp_path / name, Engine.LOCAL, with_report=name == "two") for name in ("one", "two")]
