@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
+from fl_audit.epsilon_star.fits_of_worlds import FIT
 from fl_audit.errors import require
 from fl_audit.experiments.names import Utility as Utility
 from fl_audit.experiments.runs.store import read_frame
@@ -20,7 +21,7 @@ ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the game of membership."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
-_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score")
+_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted", FIT)
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
@@ -60,7 +61,9 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
         name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
         head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
-    head[UNTRAINED] = (summary.get("epsilon_star") or {}).get("untrained_mean")
+    star = summary.get("epsilon_star") or {}
+    # Points are held against each other by one estimator, and early ones know normals alone.
+    head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
