@@ -46,6 +46,7 @@ class Purpose(IntEnum):
     DISTINGUISHER = 27
     DITHER = 28
     DRAWING = 29
+    FIT_TEST = 30
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:

@@ -26,8 +26,9 @@ from fl_audit.federation.game import Game
 from fl_audit.federation.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, unpack
-from fl_audit.released_model.empirical_star import area_under_roc, threshold_counts
+from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
+from fl_audit.released_model.fits_of_worlds import FIT, fits_of_worlds
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.worlds import WorldBatch
 
@@ -134,17 +135,25 @@ def utility(release: EvaluatedRelease) -> Columns:
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Columns:
-    """Return Epsilon* from pooled losses.
+    """Return Epsilon* from pooled losses, by fitted normals.
+
+    Of the first and the last release also what counted losses give, and of the last whether normals fit.
 
     Parameters
     ----------
     star, release
         delta and cut of Epsilon*, and what is looked at.
     """
-    result = np.empty(release.batch.count)
+    fitted, counted, fit = (np.full(release.batch.count, np.nan) for _ in range(3))
+    worlds, seed = np.array(release.batch.worlds), release.game.public.data_seed
     for rows, members, population in release.members_and_population():
-        result[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
-    return Columns(worlds={"epsilon_star": result}, releases={"epsilon_star": result})
+        fitted[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
+        if release.is_last or release.number == 0:
+            counted[rows] = empirical_epsilon_star(members, population, star.delta, star.counted_cut)
+        if release.is_last:
+            fit[rows] = fits_of_worlds(members, population, worlds[rows], seed)
+    found = {"epsilon_star": fitted, "epsilon_star_counted": counted}
+    return Columns(worlds={**found, FIT: fit} if release.is_last else found, releases=found)
 
 
 def loss_threshold(release: EvaluatedRelease) -> Columns:

@@ -20,7 +20,7 @@ import typer
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.image_folders import ImageSettings
-from fl_audit.data.tables import read_table_text
+from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.exports.trackers import to_mlflow

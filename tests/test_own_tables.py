@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.columns import column_lines, is_number
 from fl_audit.data.records import Source
-from fl_audit.data.tables import read_table_text
+from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine

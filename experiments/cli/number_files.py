@@ -102,7 +102,8 @@ def _listed(path: Path, lines: list[str]) -> Floats:
 
 def _of_table(path: Path, column: str | None) -> Floats:
     """Return the numbers in a column of a table."""
-    from fl_audit.data.tables import column_of, read_table_text
+    from fl_audit.data.table_text import read_table_text
+    from fl_audit.data.tables import column_of
 
     text = read_table_text(path, names=() if column is None else (column,))
     header = text.header

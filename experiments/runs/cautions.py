@@ -9,7 +9,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifiers import most_personal
 from fl_audit.data.names import PartitionScheme
 from fl_audit.data.partition import Split, select_records
-from fl_audit.data.records import Caution, Identifier, Source
+from fl_audit.data.records import Caution, Identifier, Source, some
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.game import load_game
@@ -76,6 +76,8 @@ def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[Cauti
             yield Caution(f"{found}; {drop} leaves it out", (drop,))
         else:
             yield _unprotected(one, unit, plan.public.law.adjacency, is_owner=one is persons)
+    if source.possible_identifiers:
+        yield _perhaps_persons(source.possible_identifiers, unit, plan.public.law.adjacency)
 
 
 def _numbers(one: Identifier) -> str:
@@ -90,6 +92,21 @@ def _unprotected(one: Identifier, unit: Unit, adjacency: Adjacency, is_owner: bo
         return Caution(f"{found}; {drop} leaves it out", (drop,), in_report=True)
     remedies = (Remedy("owner", one.name), *_as_clients(adjacency))
     return Caution(f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True)
+
+
+def _perhaps_persons(columns: Sequence[Identifier], unit: Unit, adjacency: Adjacency) -> Caution:
+    """Return a question about columns that number persons, or are amounts: one for all of them."""
+    counted = [
+        f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
+    ]
+    remedies = (Remedy("owner", columns[0].name), *_as_clients(adjacency))
+    claim = f"a claim about {unit}s does not protect a person with several"
+    does = f"{settings_text(remedies)} protects all rows of each together"
+    if len(columns) == 1:
+        asked = f"if they number persons, {claim}, and {does}; if they are amounts, there is nothing to do"
+    else:
+        asked = f"where they number persons, {claim}, and with the name of that column {does}; amounts need nothing"
+    return Caution(f"{some(counted)}: {asked}", remedies)
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:

@@ -12,6 +12,7 @@ from fl_audit.errors import require
 from fl_audit.experiments.names import Utility as Utility
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
+from fl_audit.released_model.fits_of_worlds import FIT
 from fl_audit.statistics.tradeoff import convex_frontier
 from fl_audit.whole_files import read_json
 
@@ -20,7 +21,7 @@ ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the game of membership."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
-_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score")
+_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted", FIT)
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
@@ -60,7 +61,9 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
         name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
         head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
-    head[UNTRAINED] = (summary.get("epsilon_star") or {}).get("untrained_mean")
+    star = summary.get("epsilon_star") or {}
+    # Points are held against each other by one estimator, and early ones know normals alone.
+    head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}

@@ -4,23 +4,30 @@ However this process ends, by an interrupt or a signal too, what it has started 
 directory is removed (`runs.guard`). What a guard that was killed as well has left is removed when the next one starts.
 """
 
+import codecs
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, in_a_line
 from fl_audit.experiments.runs.guard import nothing_outlives
+from fl_audit.experiments.talk import plain
 from fl_audit.strategies.rooms import new_room
 from fl_audit.whole_files import whole_file
 
+_LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when it is over
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ENDED_BY = "the code that is tried ended its process by raising"
 _LATE = 20.0
 """Seconds in which a process that has said something may end by itself when its time is over."""
 
@@ -64,18 +71,20 @@ def told_apart(
     directory, environment
         Where it runs, None for here, and what its environment has besides.
     log
-        What takes its output; None for standard error.
+        What takes its output; None for standard error, where nothing of it acts on the terminal.
     """
     request, told = room / "request.json", room / "told.json"
     request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
     variables = os.environ | dict(environment or {})
     variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
     variables |= {"TMPDIR": str(room)}
-    output = log or sys.__stderr__ or subprocess.DEVNULL
     child = subprocess.Popen(
         [sys.executable, "-m", module, str(request)], cwd=directory, env=variables, stdin=subprocess.DEVNULL,
-        stdout=output, stderr=output, start_new_session=True,
+        stdout=log or subprocess.PIPE, stderr=log or subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
+    passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
+    if passing is not None:
+        passing.start()
     try:
         status = _waited(child, seconds, told)
     finally:
@@ -83,6 +92,8 @@ def told_apart(
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        if passing is not None:
+            passing.join(_LAST_WORDS)
     found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
     is_done = found is not None and found.pop("is_done")
     if status is None:
@@ -91,6 +102,19 @@ def told_apart(
     if is_done:
         return Told(found, "")
     return Told(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+
+
+def _pass_on(output: IO[bytes]) -> None:
+    """Write what a process says to standard error, as it comes, without its colours and with control characters named.
+
+    Code of others and Flower's log write there, and a terminal would obey what stands in them.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with output:
+        for line in output:
+            if sys.stderr is not None:
+                sys.stderr.write(plain(_COLOUR.sub("", decoder.decode(line).replace("\r\n", "\n"))))
+                sys.stderr.flush()
 
 
 def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
@@ -112,12 +136,15 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     ----------
     found
         Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
-        input becomes an answer with the one key `error`, and so does a file that cannot be written.
+        input becomes an answer with the one key `error`, and so does a file that cannot be written, and whatever code
+        of others raises that no program catches, such as `SystemExit`, unless something was told before.
 
     Raises
     ------
     OSError
         If it names no file.
+    SystemExit
+        If code of others ends the process after something was told.
     """
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 
@@ -134,4 +161,12 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
         if error.filename is None:
             raise
         values = {"error": f"{error.filename}: {error.strerror}"}
+    except Exception:
+        raise
+    except BaseException as error:  # nothing of ours raises one, and an interrupt reaches the process that waits
+        if Path(asked["told"]).is_file():
+            print(f"{_ENDED_BY} {in_a_line(error)}", file=sys.stderr)
+            raise SystemExit(1) from None
+        accepted = "accepted is code that raises an exception, such as ValueError, where it cannot go on"
+        values = {"error": f"{_ENDED_BY} {in_a_line(error)}: {accepted}"}
     tell(values, is_done=True)

@@ -291,6 +291,6 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
 def _accepted(given: str, names: tuple[str, ...]) -> str:
     if not names:
         return "it has no settings of its own"
-    nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(given.lower(), names, n=1)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"{hint}accepted are {', '.join(names)}"

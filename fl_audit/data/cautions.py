@@ -225,8 +225,11 @@ def weight_cautions(frame: pd.DataFrame) -> Iterator[Caution]:
     names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
     if names:
         remedy = Remedy("drop", tuple(names))
-        text = f"column {some(names)} looks like the weight of a record in a survey; every record counts the same here"
-        yield Caution(f"{text}, and the weight is a feature like others: {remedy} leaves it out", (remedy,))
+        one = len(names) == 1
+        look = f"column {some(names)} looks" if one else f"columns {some(names)} look"
+        text = f"{look} like {'the weight' if one else 'weights'} of a record in a survey; every record counts the same"
+        are = "the weight is a feature like others" if one else "the weights are features like others"
+        yield Caution(f"{text} here, and {are}: {remedy} leaves {'it' if one else 'them'} out", (remedy,))
 
 
 def _is_weight(name: str, column: "pd.Series[Any]") -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.cautions import cautions, one_spelling
+from fl_audit.data.cautions import cautions, header_cautions, one_spelling
 from fl_audit.data.columns import (
     DECIMAL_MARKS,
     DEFAULT_MAX_LEVELS,
@@ -24,7 +24,7 @@ from fl_audit.data.columns import (
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
-from fl_audit.data.identifiers import identifiers, most_personal
+from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 from fl_audit.data.missing import words_among_numbers
 from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier, Source, side_by_side
 from fl_audit.errors import InputError, Remedy, require
@@ -100,7 +100,9 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     """
     columns, label, owner = [str(column) for column in frame.columns], settings.label, settings.owner
     listed = ", ".join(columns[:20])
-    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}")
+    # Where there is no line of names, the label cannot be found, and that is what to mend.
+    unnamed = "".join(f"; {one.text}" for one in header_cautions(columns))
+    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{unnamed}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
@@ -187,10 +189,10 @@ def source_of_frames(
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
     warned += (caution for column in encoded for caution in column.cautions)
     warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
-    source = Source(name, pool, test, description, uses, placed, identifiers=found)
-    return replace(
-        source, cautions=tuple(warned), found=settings.unusual, class_names=tuple(map(str, np.unique(labels)))
-    )
+    source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
+    possible = possible_identifiers(joint, label, settings.owner, found)
+    classes_named = tuple(map(str, np.unique(labels)))
+    return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
 
 
 def _counted(words: Mapping[str, int]) -> str:

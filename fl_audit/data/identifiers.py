@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.arrays import Flags, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data.columns import ENOUGH_TO_TELL
 from fl_audit.data.records import Identifier
 
@@ -71,6 +71,10 @@ _MEASURED = re.compile(
 """Words in names of what is measured, counted or shared by many persons."""
 _HEX = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.\w+", re.IGNORECASE)
 _FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
+_FEWEST_NUMBERS = 20  # with fewer different ones, their law says nothing
+_MOST_OF_ONE = 10  # one part in so many of the records that somebody has at most
+_PARTS, _ODD = 10, 27.9  # parts of a range of numbers; chi squared beyond which they are filled unevenly, once in 1,000
+_RELATED = 4.9  # standard errors of a rank correlation that chance gives once in a million
 
 
 def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Identifier, ...]:
@@ -102,6 +106,43 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Ide
         within = owner is not None and _is_function(codes, pd.factorize(frame[owner])[0])
         found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), within))
     return tuple(found)
+
+
+def possible_identifiers(
+    frame: pd.DataFrame, label: str, owner: str | None, found: Sequence[Identifier]
+) -> tuple[Identifier, ...]:
+    """Return columns of whole numbers that could number persons as well as be amounts, and nothing tells which.
+
+    Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
+    their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
+    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where the
+    table has an owner, its persons are known, and no column is returned.
+
+    Parameters
+    ----------
+    frame, label, owner
+        As for `identifiers`.
+    found
+        The columns that look like identifiers.
+    """
+    if len(frame) < ENOUGH_TO_TELL or owner is not None:
+        return ()
+    passed, ranks = {label, *(one.name for one in found)}, cache(lambda: _ranks(frame))
+    possible = []
+    for name in frame.columns:
+        column = frame[name]
+        if name in passed or not pd.api.types.is_numeric_dtype(column) or not _can_name(column):
+            continue
+        levels, codes, counts = np.unique(column.to_numpy(), return_inverse=True, return_counts=True)
+        in_between = len(levels) * _MOST_A_VALUE >= len(frame) >= len(levels) * _FEWEST_A_VALUE
+        is_common = 2 * (counts[codes] > 1).sum() >= len(frame) >= _MOST_OF_ONE * counts.max()
+        if len(levels) < _FEWEST_NUMBERS or not in_between or not is_common:
+            continue
+        if _says_a_quantity(str(name)) or not _are_in_no_order(levels.astype(np.float64), counts):
+            continue
+        if not _rises_with_another(name, len(levels), frame, ranks()):
+            possible.append(Identifier(str(name), len(levels), len(frame), int(counts.max())))
+    return tuple(possible)
 
 
 def is_named_so(name: str) -> bool:
@@ -169,7 +210,7 @@ def _is_one(
     values, rows, plain = len(counts), len(codes), _plain(name)
     if is_named_so(name):
         return True
-    if _FIRST_COUNTS.fullmatch(plain) or _OF_GROUPS.fullmatch(plain):
+    if _counts_or_groups(plain):
         return False
     if values == rows:
         return pd.api.types.is_numeric_dtype(column) and _counts_up(column)
@@ -179,12 +220,68 @@ def _is_one(
     repeated = counts[codes] > 1
     if not in_between or values * _FEWEST_A_VALUE > rows or 2 * repeated.sum() < rows:
         return False
-    if any(_MEASURED.fullmatch(word) for word in plain.split("_")):
+    if _is_measured(plain):
         return False
     if pd.api.types.is_numeric_dtype(column):
         numbers = np.array([int(one) for one in column.unique().tolist()], dtype=object)
         return _are_long_codes(numbers) or _determines_in_no_order(column, codes, others())
     return _are_coded(column.astype(str).str.strip().unique().tolist())
+
+
+def _counts_or_groups(plain: str) -> bool:
+    return bool(_FIRST_COUNTS.fullmatch(plain) or _OF_GROUPS.fullmatch(plain))
+
+
+def _is_measured(plain: str) -> bool:
+    return any(_MEASURED.fullmatch(word) for word in plain.split("_"))
+
+
+def _says_a_quantity(name: str) -> bool:
+    """Return whether a name says by itself that a column counts, measures or groups."""
+    plain = _plain(name)
+    return _counts_or_groups(plain) or _is_measured(plain)
+
+
+def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
+    """Return whether different numbers lie evenly in their range, and no part of it holds more of the records.
+
+    Of a quantity, values lie close together where it is frequent, and those beside a frequent one are frequent too.
+    """
+    from scipy.stats import rankdata  # takes half a second to import, and few tables have such a column
+
+    low, high = levels[0], levels[-1]
+    # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
+    inner = np.histogram(levels[1:-1], bins=_PARTS, range=(low, high))[0]
+    expected = inner.sum() / _PARTS
+    if float(((inner - expected) ** 2).sum()) / expected > _ODD:
+        return False
+    part = np.minimum(((levels - low) / (high - low) * _PARTS).astype(np.int64), _PARTS - 1)
+    # By ranks too, so that a few frequent numbers do not hide the order of the others.
+    return all(_is_even(often, part) for often in (counts.astype(np.float64), rankdata(counts)))
+
+
+def _is_even(often: Floats, part: Integers) -> bool:
+    """Return whether numbers of every part of a range occur as often as those of others, as far as chance goes."""
+    numbers, sums = np.bincount(part, minlength=_PARTS), np.bincount(part, often, minlength=_PARTS)
+    variance = max(float(often.var()), 1e-12) * np.maximum(numbers, 1)
+    return float(((sums - often.mean() * numbers) ** 2 / variance).sum()) <= _ODD
+
+
+def _ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranks of columns of numbers, with mean 0 and length 1."""
+    numbers = frame.select_dtypes("number").iloc[:, :_COLUMNS_COMPARED]
+    ranks = numbers.rank() - (len(frame) + 1) / 2
+    scaled: pd.DataFrame = ranks / np.sqrt((ranks**2).sum()).replace(0.0, 1.0)
+    return scaled
+
+
+def _rises_with_another(name: str, levels: int, frame: pd.DataFrame, ranks: pd.DataFrame) -> bool:
+    """Return whether another column of numbers rises or falls with a column, beyond chance."""
+    own = frame[name].rank() - (len(frame) + 1) / 2
+    others = ranks.drop(columns=[name], errors="ignore")
+    # All records of a person may agree in another column: they count as one.
+    related = np.abs((own / np.sqrt((own**2).sum())).to_numpy() @ others.to_numpy()) * np.sqrt(levels)
+    return bool((related > _RELATED).any())
 
 
 def _counts_up(column: "pd.Series[Any]") -> bool:

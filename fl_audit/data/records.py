@@ -186,6 +186,8 @@ class Source:
     class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
+    # Others that could number persons as well as be amounts: nothing in the table tells which.
+    possible_identifiers: tuple[Identifier, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:

@@ -23,7 +23,7 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
@@ -49,6 +49,11 @@ class StarSettings:
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
     cut: float = PARAMETRIC_CUT
+
+    @property
+    def counted_cut(self) -> float:
+        """The cut where losses are counted, which show no error rate below that of the empirical form."""
+        return max(self.cut, EMPIRICAL_CUT)
 
     def __post_init__(self) -> None:
         require_star_delta(self.delta)

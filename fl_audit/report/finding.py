@@ -99,6 +99,7 @@ class Row:
     wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
     level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its promise
     is_violated: bool = False  # whether the verdict of its run is `violated`
+    note: str = ""  # what has to stand beside the number wherever it stands, for one of which nothing is promised
 
     @property
     def read(self) -> Read | None:
@@ -118,9 +119,9 @@ class Row:
 
     @property
     def reading_text(self) -> str:
-        """The reading, with the interval that decided where it is not that of the row; empty where there is none."""
+        """The reading, with the interval that decided where it is not that of the row; the note where there is none."""
         found = self.read
-        return "" if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
+        return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def aside(self) -> str:
@@ -158,7 +159,8 @@ class Row:
         numbers = {"value": self.value, "low": self.low, "high": self.high, "promised": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         told = said | {name: finite(value) for name, value in numbers.items()}
-        return told | {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}
+        told |= {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}
+        return told | ({"note": self.note} if self.note else {})
 
     def _ends(self, low: float | None, high: float | None) -> Ends:
         """Return an interval with the ends that it lacks: a number without any is exact, but for a lower bound."""

@@ -181,7 +181,7 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     if promised is not None and entry["reading"] in set(Reading):
         said = reading_text(Reading(entry["reading"]), entry.get("wide"), promised, is_share)
         told += f", promised {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
-    return told
+    return f"{told}: {note}" if (note := entry.get("note")) else told
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,8 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
             answer = True, work(task, until)
         except Exception as error:  # it is raised where the task came from
             answer = False, error
+        except BaseException:  # a `SystemExit`, or what else no program catches: this process ends, and another follows
+            os._exit(1)
         try:
             connection.send(answer)
         except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent is said

@@ -30,35 +30,31 @@ def _note(name: object) -> None:
         names[name] = None
 
 
-class HeardRecord(MetricRecord):
-    """Metrics of a reply that note what is looked up in them: by `[]`, `get`, `in` and what rests on these."""
+class _Heard:
+    """Notes what is looked up in a mapping: by `[]`, `get`, `in` and what rests on these; stands before the mapping."""
 
     def __getitem__(self, name: str) -> Any:
         _note(name)
-        return super().__getitem__(name)
+        return super().__getitem__(name)  # type: ignore[misc]
 
     def __contains__(self, name: object) -> bool:
         _note(name)
-        return super().__contains__(name)
+        return super().__contains__(name)  # type: ignore[misc]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        _note(name)
+        return super().get(name, default)  # type: ignore[misc]
+
+
+class HeardRecord(_Heard, MetricRecord):
+    """Metrics of a reply that note what is looked up in them."""
 
     def keys(self) -> KeysView[str]:
         return KeysView(self)
 
 
-class HeardDict(dict[str, Any]):
+class HeardDict(_Heard, dict[str, Any]):
     """The same as a dictionary, as strategies of the old interface are given it."""
-
-    def __getitem__(self, name: str) -> Any:
-        _note(name)
-        return super().__getitem__(name)
-
-    def __contains__(self, name: object) -> bool:
-        _note(name)
-        return super().__contains__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        _note(name)
-        return super().get(name, default)
 
 
 def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:

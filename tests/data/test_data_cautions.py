@@ -254,3 +254,19 @@ def test_a_table_without_a_header_is_told_from_its_file() -> None:
     rows = "".join(f"{row / 7:.1f},{row * row % 11 / 2},{'ab'[row % 2]}\n" for row in range(60))
     content = gzip.compress(("5.1,3.5,a\n" + rows).encode())
     assert "looks like a record" in texts(read(content, label="a").cautions)
+
+
+def test_a_label_that_is_missing_from_a_first_line_of_numbers_is_told_with_that_line() -> None:
+    lines = "\n".join(f"{number}.5,{number % 7}.25,{number % 2}" for number in range(60))
+    with pytest.raises(InputError, match=r"has no label column 'y'.*looks like a record: put a line of names above it"):
+        read(lines.encode())
+    with pytest.raises(InputError) as refused:
+        read(f"a,b,c\n{lines}".encode())
+    assert "looks like a record" not in str(refused.value)
+
+
+def test_several_columns_of_weights_are_told_in_the_plural() -> None:
+    cells = "\n".join(f"{number % 11},{number % 7 + 1}.5,{number % 5 + 1}.5,{number % 2}" for number in range(60))
+    found = texts(read(f"a,pweight,ipw,y\n{cells}".encode()).cautions)
+    assert "columns pweight, ipw look like weights" in found
+    assert "the weights are features like others" in found

@@ -18,7 +18,7 @@ from fl_audit.data.archives import load_npz
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.kinds import kind_of
 from fl_audit.data.records import Source
-from fl_audit.data.tables import read_table_text
+from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 
 ROWS = 30

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.data.identifiers import identifiers, most_personal
+from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 
 ROWS, PERSONS = 900, 218
 Values = np.ndarray  # one for each row
@@ -183,3 +183,43 @@ def test_a_table_of_many_columns_is_looked_through() -> None:
     table = pd.DataFrame(draw.integers(0, 40, (200, 250)), columns=[f"q{number}" for number in range(250)])
     table["patient_id"] = draw.permutation(np.arange(200) // 4)
     assert [one.name for one in identifiers(table.assign(y=0), "y", None)] == ["patient_id"]
+
+
+def _possible(name: str, values: Values) -> list[tuple[str, int, int, int]]:
+    draw = np.random.default_rng(5)
+    table = _table(name, values, draw.integers(0, PERSONS, ROWS), draw)
+    found = possible_identifiers(table, "outcome", None, identifiers(table, "outcome", None))
+    return [(one.name, one.values, one.rows, one.most) for one in found]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 200), (1, 60), (0, 700), (500, 540)])
+def test_short_numbers_that_could_be_those_of_persons_are_asked_about(low: int, high: int) -> None:
+    values = np.random.default_rng(7).integers(low, high, ROWS)
+    counts = pd.Series(values).value_counts()
+    assert _possible("x3", values) == [("x3", len(counts), ROWS, counts.max())]
+
+
+QUANTITIES: dict[str, Callable[[np.random.Generator], Values]] = {
+    "normal": lambda draw: draw.normal(60, 12, ROWS).round(),
+    "long tail": lambda draw: draw.gamma(2, 15, ROWS).round(),
+    "counted": lambda draw: draw.poisson(60, ROWS),
+    "rising": lambda draw: np.sort(draw.integers(0, 200, ROWS)) + draw.integers(0, 2, ROWS),
+    "few": lambda draw: draw.integers(0, 15, ROWS),
+    "mostly one": lambda draw: np.where(draw.random(ROWS) < 0.5, 0, draw.integers(0, 200, ROWS)),
+}
+
+
+@pytest.mark.parametrize("kind", QUANTITIES)
+def test_numbers_whose_law_is_that_of_a_quantity_are_not_asked_about(kind: str) -> None:
+    draw = np.random.default_rng(7)
+    values = QUANTITIES[kind](draw)
+    table = pd.DataFrame({"x3": values, "rank": np.arange(ROWS), "y": draw.integers(0, 2, ROWS)})
+    assert possible_identifiers(table, "y", None, ()) == ()
+
+
+def test_a_known_owner_or_a_name_that_says_what_is_measured_is_not_asked_about() -> None:
+    draw = np.random.default_rng(7)
+    table = pd.DataFrame({"x3": draw.integers(0, 200, ROWS), "who": np.arange(ROWS) // 4, "y": 0})
+    assert possible_identifiers(table, "y", None, ()) != ()
+    assert possible_identifiers(table, "y", "who", ()) == ()
+    assert possible_identifiers(table.rename(columns={"x3": "age", "who": "week"}), "y", None, ()) == ()

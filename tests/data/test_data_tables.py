@@ -135,6 +135,7 @@ def test_npz_other_numbers_stay(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 3))}, "only one of the arrays"),
         ({"x": np.zeros((2, 3)), "y": np.zeros((2, 1, 1))}, "one class for each record"),
         ({"x": np.zeros((2, 3)), "y": np.array([[0.2, 0.8], [0.5, 0.5]])}, "row 1 is no 0s and one 1.*numpy.argmax"),
+        ({"x": np.zeros((2, 3)), "y": np.array([[1, 1], [0, 1]])}, "several 1s in a row: accepted is one class"),
         (
             {"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 4)), "y_test": np.array([0, 1])},
             "test records have shape",

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from apps import with_strategy, write_app
 
-from fl_audit.experiments.trials.apart import Told
+from fl_audit.experiments.trials.apart import Told, told_apart
 from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
 from fl_audit.strategies.rooms import ROOM_PREFIX, new_room
 
@@ -144,3 +144,39 @@ def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.Mon
     assert "was ended by signal 9" in found["trial"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")
     assert ("no page was written" in found["lines"][0]) is (out is not None)
+
+
+CHILD = """
+import sys
+from fl_audit.experiments.trials.apart import answer
+
+class Odd(KeyboardInterrupt):
+    pass
+
+def found(asked, tell):
+    print("\x1b[92mINFO\x1b[0m \x1b[2J done", file=sys.stderr, flush=True)
+    if asked["tells"]:
+        tell({"trial": 7})
+    raise {"odd": Odd, "exit": SystemExit}[asked["how"]]("gone")
+
+answer(found)
+"""
+
+
+@pytest.mark.parametrize(("how", "tells"), [("odd", False), ("exit", True)])
+def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str, tells: bool
+) -> None:
+    (tmp_path / "odd_child.py").write_text(CHILD, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = told_apart("odd_child", {"how": how, "tells": tells}, tmp_path, 60.0)
+    said = capsys.readouterr().err
+    assert said.startswith("INFO \\x1b[2J done\n")
+    assert "\x1b" not in said
+    assert "Traceback" not in said
+    if tells:
+        assert (found.values, found.ended) == ({"trial": 7}, "ended with status 1")
+        assert "raising SystemExit: gone" in said
+    else:
+        assert found.ended == ""
+        assert "raising Odd: gone" in (found.values or {})["error"]

@@ -1,7 +1,7 @@
 """The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners promise."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,26 @@ from fl_audit.federation.run_tables import Provenance, Timing, Unprotected
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
+from fl_audit.released_model.fits_of_worlds import FIT, rejected
+from fl_audit.released_model.methods import StarMethod
 
 FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
 
 
 @dataclass(frozen=True)
+class StarSpread:
+    """Epsilon* over the worlds by one estimator, in nats; infinite or NaN where it was not determined."""
+
+    mean: float  # of the final releases
+    max: float  # the largest of them
+    untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches
+    untrained_max: float  # the largest of the initial models
+    cut: float  # error rates below it or above 1 - cut were left out
+
+
+@dataclass(frozen=True)
 class StarNumbers:
-    """Epsilon* of the final releases."""
+    """Epsilon* of the final releases by the estimator that holds: normals, or counted losses where they do not fit."""
 
     mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
     max: float  # the largest over the worlds; infinite or NaN where it was not determined
@@ -27,6 +40,10 @@ class StarNumbers:
     cut: float  # error rates below it or above 1 - cut were left out
     untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
     untrained_max: float  # the largest of the initial models; NaN where unknown
+    method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most worlds
+    fit_tested: int = 0  # worlds in which it was tested whether normals fit the losses
+    fit_rejected: int = 0  # worlds in which they do not
+    by_normals: StarSpread | None = None  # what normals give, where they are not what the numbers above rest on
 
     @property
     def is_meaningful(self) -> bool:
@@ -67,15 +84,25 @@ def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
     """Return Epsilon* of the final releases; None where it was turned off."""
     if run.facts.star is None:
         return None
-    values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
-    untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
-    return StarNumbers(
+    settings, worlds = run.facts.star, run.tables.worlds
+    normal = _spread(run, "epsilon_star", settings.cut)
+    tested, against = rejected(worlds[FIT].to_numpy(dtype=np.float64)) if FIT in worlds else (0, 0)
+    if 2 * against <= tested or worlds["epsilon_star_counted"].isna().any():
+        return StarNumbers(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
+    counted = _spread(run, "epsilon_star_counted", settings.counted_cut)
+    found = StarNumbers(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
+    return replace(found, method=StarMethod.EMPIRICAL, by_normals=normal)
+
+
+def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
+    values, releases = run.tables.worlds[column], run.tables.releases
+    untrained = releases.loc[releases["round"] == 0, column]
+    return StarSpread(
         mean=float(values.mean()),
         max=float(values.max()),
-        delta=run.facts.star.delta,
-        cut=run.facts.star.cut,
         untrained_mean=float(untrained.mean()),
         untrained_max=float(untrained.max()),
+        cut=cut,
     )
 
 

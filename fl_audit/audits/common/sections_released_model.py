@@ -11,6 +11,8 @@ from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.look_at import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_promise import at_delta
 from fl_audit.federation.findings import json_of
+from fl_audit.released_model.few_losses import FEWEST
+from fl_audit.released_model.fits_of_worlds import FIT
 from fl_audit.released_model.methods import cut_text
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
@@ -95,7 +97,7 @@ def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
     text = (
         f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
         f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
-        f"like others ({cut_text(star.cut)} count)."
+        f"like others ({cut_text(star.cut)} count). {_fit_text(star, contents)}"
     )
     if math.isfinite(star.untrained_mean):
         initial = contents.facts.configuration.get("model", {}).get("initial")
@@ -110,10 +112,40 @@ def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
     return f"{text}{_losses_text(contents)}"
 
 
+def _fit_text(star: evidence.StarNumbers, contents: RunContents) -> str:
+    """Return in a sentence whether the normals fit, on which the number rests, or what it rests on instead."""
+    if star.fit_tested == 0:
+        owned = _stay_with_owners(contents)
+        reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
+        why = f": {reason}" if owned or FIT in contents.worlds else ""
+        return f"It rests on normals, whose fit was not tested{why}."
+    tested = f"a test rejects that in {star.fit_rejected:,} of {plural(star.fit_tested, 'world')}"
+    if star.by_normals is None:
+        return f"It takes the losses for normal after a logit transform; {tested}."
+    normal = f"{number_text(star.by_normals.mean, 3)} ({cut_text(star.by_normals.cut)})"
+    return (
+        f"Losses are counted, for they are not normal after a logit transform: {tested}. Normals would give {normal}."
+    )
+
+
+def _fit_note(star: evidence.StarNumbers) -> str:
+    """Return in short what the number rests on, to stand beside it."""
+    if star.fit_tested == 0:
+        return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
+    tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'world')}"
+    kind = "by normals" if star.by_normals is None else "losses are counted, since normals were"
+    return f"{cut_text(star.cut)}; {kind}{',' if star.by_normals is None else ''} {tested}"
+
+
+def _stay_with_owners(contents: RunContents) -> bool:
+    audit = contents.facts.configuration.get("audit", {})
+    return bool(audit.get("epsilon-star-losses") == "federated")
+
+
 def _losses_text(contents: RunContents) -> str:
     """Return what owners told of their losses, where these were not pooled."""
     audit = contents.facts.configuration.get("audit", {})
-    if audit.get("epsilon-star-losses") != "federated":
+    if not _stay_with_owners(contents):
         return ""
     told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
     if audit.get("loss-range") is None:
@@ -122,15 +154,17 @@ def _losses_text(contents: RunContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
-    cut = cut_text(star.cut)
-    normal = "losses of members and of a population sample are normal after a logit transform"
-    how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut}; {normal}"
+def _star_rows(star: evidence.StarNumbers, contents: RunContents) -> list[Row]:
+    how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
         Row(
-            f"Epsilon*, mean over worlds (nats){doubt}", finite(star.mean), f"of the final release, {how}", on_page=True
+            f"Epsilon*, mean over worlds (nats){doubt}",
+            finite(star.mean),
+            f"of the final release, {how}",
+            on_page=True,
+            note=_fit_note(star),
         ),
         Row("Epsilon*, largest world (nats)", finite(star.max), "an extreme value"),
         Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
@@ -144,7 +178,10 @@ def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
     at, promise = number_text(star.delta), contents.facts.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
-    text = f"Measured from losses alone at δ = {at}, {cut_text(star.cut)}.{spread} {meaning}"
+    cut, how = star.cut, ""
+    if star.by_normals is not None:
+        cut, how = star.by_normals.cut, " by normals, which do not fit: the numbers beside it count losses"
+    text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{how}.{spread} {meaning}"
     if promise is None or promise_fits(contents):
         return text
     return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."
@@ -165,9 +202,10 @@ def _star_figure(figure: Figure, star: evidence.StarNumbers, contents: RunConten
     if promise is not None and promise_fits(contents):
         label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
         axes.axhline(promise.epsilon, label=label, **LIMIT)
-    if math.isfinite(star.untrained_mean):
-        label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
-        axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
+    floor = (star if star.by_normals is None else star.by_normals).untrained_mean
+    if math.isfinite(floor):
+        label = f"floor by chance: {number_text(floor, 2)}"
+        axes.axhline(floor, color=MUTED, linestyle=":", linewidth=1.8, label=label)
     axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-3))
     name = f"Epsilon* (nats)\nat δ = {number_text(star.delta)}"
     finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)

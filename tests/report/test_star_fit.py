@@ -1,0 +1,76 @@
+"""The Epsilon* of a run is that of the estimator that holds, and what it rests on stands beside it everywhere."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_look_at import shown
+
+from fl_audit.audits.common.findings_released_model import StarNumbers
+from fl_audit.audits.sections import report_contents
+from fl_audit.released_model.fits_of_worlds import FIT
+from fl_audit.report.finding import RunContents
+from fl_audit.report.page.html import render_html
+
+WORLDS = 40
+
+
+def played(contents: RunContents, *, rejected: int | None, counted: float = 0.3, **audit: object) -> RunContents:
+    """Return the contents of a run whose fit was rejected in so many worlds, or was not tested."""
+    tables, facts = contents.run.tables, contents.facts
+    worlds, releases = tables.worlds, tables.releases
+    if rejected is not None:
+        p_values = np.where(np.arange(len(worlds)) < rejected, 0.001, 0.6)
+        worlds = worlds.assign(epsilon_star_counted=counted, **{FIT: p_values})
+        releases = releases.assign(epsilon_star_counted=np.where(releases["round"] == 0, counted / 2, counted))
+    facts = replace(facts, configuration={**facts.configuration, "audit": audit})
+    return report_contents(replace(contents.run, tables=replace(tables, worlds=worlds, releases=releases), facts=facts))
+
+
+def texts(contents: RunContents) -> list[str]:
+    (note,) = [one["note"] for one in contents.summary["findings"] if one["name"].startswith("Epsilon*")]
+    return [note, shown(contents), render_html(contents, [])]
+
+
+@pytest.mark.parametrize(("rejected", "is_counted"), [(0, False), (WORLDS // 2, False), (WORLDS // 2 + 1, True)])
+def test_counted_losses_are_the_headline_where_normals_are_rejected_in_most_worlds(
+    make_contents, rejected: int, is_counted: bool
+) -> None:
+    plain = make_contents(exact=False, worlds=WORLDS, rounds=4)
+    contents = played(plain, rejected=rejected)
+    star, before = contents.summary["epsilon_star"], plain.summary["epsilon_star"]
+    by_normals = {name: before[name] for name in ("mean", "max", "untrained_mean", "untrained_max", "cut")}
+    assert (star["fit_tested"], star["fit_rejected"]) == (WORLDS, rejected)
+    if is_counted:
+        assert star["method"] == "empirical"
+        assert (star["mean"], star["untrained_mean"], star["cut"]) == (
+            pytest.approx(0.3),
+            0.15,
+            contents.facts.star.counted_cut,
+        )
+        assert star["by_normals"] == by_normals
+    else:
+        assert star["method"] == "parametric"
+        assert star["by_normals"] is None
+        assert {name: star[name] for name in by_normals} == by_normals
+    (entry,) = [one for one in contents.summary["findings"] if one["name"].startswith("Epsilon*")]
+    assert entry["value"] == star["mean"]
+    assert all(
+        f"rejected in {rejected} of {WORLDS}" in text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(contents)
+    )
+
+
+def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(make_contents) -> None:
+    plain = make_contents(exact=False, worlds=WORLDS, rounds=4)
+    federated = played(plain, rejected=None, **{"epsilon-star-losses": "federated"})
+    assert federated.summary["epsilon_star"]["fit_tested"] == 0
+    assert all("fit was not tested" in text for text in texts(federated))
+    assert "not tested: the losses stay with their owners" in render_html(federated, [])
+    few = played(plain, rejected=0)
+    worlds = few.run.tables.worlds.assign(**{FIT: np.nan})
+    few = report_contents(replace(few.run, tables=replace(few.run.tables, worlds=worlds)))
+    assert all("fit was not tested" in text for text in texts(few))
+    assert "not tested: a test takes 100 losses of each set" in render_html(few, [])
+    found = few.find(StarNumbers)
+    assert found is not None
+    assert found.by_normals is None
