@@ -12,6 +12,7 @@ NAMES = ("server", "clients", "strategies", "experiments", "tests")
 CONFIG = """
 [data]
 name = "experiments.loading:load"
+records = 40
 clients = 2
 [model]
 name = "server.nets:build"
@@ -34,9 +35,11 @@ MODULES = {
     "tests/sizes.py": "HIDDEN = 4\n",
     "experiments/loading.py": """
         import numpy as np
-        def load(directory):
+        from fl_audit.data.records import Records, Source
+        def load():
             draw = np.random.default_rng(0)
-            return draw.normal(size=(80, 3)), draw.integers(0, 2, 80)
+            features = draw.normal(size=(80, 3)).astype(np.float32)
+            return Source("own", Records(features, draw.integers(0, 2, 80), classes=2), None, "80 records")
     """,
     "strategies/own.py": """
         from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
@@ -85,7 +88,7 @@ sys.path.append(sys.argv[2])
 from pathlib import Path
 from strategies.own import make
 from toy_app import toy_audit, toy_run
-toy_run(make, toy_audit(Path("kept"), games=8))
+toy_run(make, toy_audit(Path("kept"), games=21))
 import strategies
 print(next(iter(strategies.__path__)), sorted(one.name for one in Path("kept").rglob("campaign.json")))
 """
