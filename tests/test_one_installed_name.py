@@ -88,7 +88,7 @@ sys.path.append(sys.argv[2])
 from pathlib import Path
 from strategies.own import make
 from toy_app import toy_audit, toy_run
-toy_run(make, toy_audit(Path("kept"), games=21))
+toy_run(make, toy_audit(Path("kept"), games=41))
 import strategies
 print(next(iter(strategies.__path__)), sorted(one.name for one in Path("kept").rglob("campaign.json")))
 """
