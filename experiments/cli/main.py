@@ -20,6 +20,7 @@ from fl_audit.experiments.cli.promise import account, calibrate
 from fl_audit.experiments.cli.run import demo, replay, report, run
 from fl_audit.experiments.cli.strategy import live, review, strategy
 from fl_audit.experiments.cli.sweep import reproduce, sweep
+from fl_audit.experiments.cli.training import training
 from fl_audit.experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.user_modules import search_last
 
@@ -86,7 +87,7 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
 
 _COMMANDS = (
     *(demo, init, check, run, replay, report, compare, export, sweep, settings, datasets),
-    *(calibrate, account, bound, epsilon_star, strategy, review, live, reproduce),
+    *(calibrate, account, bound, epsilon_star, strategy, review, training, live, reproduce),
 )
 for _command in _COMMANDS:
     # The list of commands would cut a sentence short where there is no shorter one.

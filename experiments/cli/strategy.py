@@ -120,6 +120,14 @@ def review(
     minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
     processes: Annotated[int, option("N", "Games played at the same time.")] = 2,
     seed: Annotated[int, option("N", "Seed of the games.")] = 0,
+    client_data: Annotated[
+        str | None,
+        option(
+            "PACKAGE.MODULE:FUNCTION",
+            "Data for its clients: takes the place of the app's function of that name, or of its Flower data set; "
+            "it gets a partition and the number of partitions.",
+        ),
+    ] = None,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,6 +140,8 @@ def review(
         if value is not None:
             require_number(flag, value, f"whole numbers from {least}")
     require_number("--minutes", minutes, "numbers above 0")
+    if client_data is not None:
+        require_named(client_data)
     from fl_audit.experiments.runs.progress import at_work
     from fl_audit.experiments.trials.review_process import reviewed
     from fl_audit.strategies.review.options import ReviewOptions
@@ -139,7 +149,7 @@ def review(
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
         claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not clients_clip, clients,
-        rounds, quick, 60 * minutes, processes, seed,
+        rounds, quick, 60 * minutes, processes, seed, client_data,
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, out)

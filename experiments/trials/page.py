@@ -20,6 +20,9 @@ from fl_audit.audits.black_box.findings import (
 )
 from fl_audit.audits.black_box.trial import Attempt, Trial
 from fl_audit.audits.page.markup import html_figure, html_page, page_table, verdict_banner
+from fl_audit.local_training.assessment import Assessment, headline, screen
+from fl_audit.local_training.pitfalls import Weight
+from fl_audit.audits.page.markup import html_figure, html_page, page_table, verdict_banner
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.wording import capital
 from fl_audit.verdict.verdict import Verdict
@@ -95,6 +98,30 @@ def write_page(
         body=f"{body}<p>{_NOTICE}</p>",
         banner=verdict_banner(verdict, capital(claim_words(first)) if is_of_games else headline),
         step=_LOAD if unseen else _next(*trials[0]),
+    )
+    return _written(page, values, directory)
+
+
+def write_assessment(assessment: Assessment, values: Mapping[str, Any], directory: Path) -> Path:
+    """Write the page of an audit of private training, and `summary.json`; return the path of the page.
+
+    Parameters
+    ----------
+    assessment, values, directory
+        What came of it, the same as JSON values, and where to write; the directory is made where it is missing.
+    """
+    rows = "".join(
+        f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)
+    )
+    broken = [one for one in assessment.found if one.weight is Weight.BREAKS]
+    page = html_page(
+        title=f"{assessment.name}: {assessment.verdict}",
+        heading=assessment.name,
+        subtitle="Private training with Opacus, as it ran",
+        opening="",
+        body=f"<dl>{rows}</dl>",
+        banner=verdict_banner(assessment.verdict, headline(assessment)),
+        step=broken[0].mend if broken else "Run it with the data and the configuration that you will train with.",
     )
     return _written(page, values, directory)
 

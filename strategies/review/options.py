@@ -24,3 +24,4 @@ class ReviewOptions:
     seconds: float = 300.0  # how long the games may take
     processes: int = 2  # as of `hold_to_claim`
     seed: int = 0  # as of `hold_to_claim`
+    client_data: str | None = None  # data for its clients in the place of its own, as `package.module:function`

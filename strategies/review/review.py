@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
@@ -41,10 +41,14 @@ from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, f
 from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
 from fl_audit.verdict.verdict import Verdict
 
+if TYPE_CHECKING:
+    from fl_audit.strategies.review.clients import OfClients
+
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
-_OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
-"""Shares of the time after which the games about the model end, those with few clients, and those about numbers."""
+_OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
+"""Shares of the time after which the games about the model end, those with few clients, and those about numbers; and
+the share that clients may train for before."""
 _MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
 
 
@@ -72,6 +76,7 @@ class Review:
     asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
     # What of the mechanism and its claims could not be loaded or read, and why: nothing is said for certain then.
     unseen: tuple[str, ...] = ()
+    inside: "OfClients | None" = None  # what its clients do with records; None where nothing names privacy of these
 
 
 def review(
@@ -94,6 +99,7 @@ def review(
     caught = catch(app, named or USUAL_NODES, stand_ins)
     # What carries no noise is told after one round, and so is how long a round takes.
     stated = _stated(caught, wishes, rounds=1)
+    inside = _look_inside(app, caught, named or USUAL_NODES, wishes)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, remark = planning.nodes_of(caught.start.strategy, named, stated.clients)
     own, said = planning.own_model(caught.start)
@@ -132,12 +138,14 @@ def review(
         def found(trial: Trial, beside: Trial | None) -> Review:
             trials = [trial] if beside is None else [trial, beside]
             planned = [*names, *(about if is_beside else ())]
-            remarks = [*caught.remarks, *remark, *said, *_remarks(names_found, unoffered, stand_ins, has_written)]
+            of_code = () if inside is not None and inside.assessment is not None else names_found
+            remarks = [*caught.remarks, *remark, *said, *_remarks(of_code, unoffered, stand_ins, has_written)]
             return Review(
-                app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds, unseen, names_found),
+                app.name, stated,
+                _with_clients(_verdict(stated, trial, caught.rounds, plan.rounds, unseen, names_found), stated, inside),
                 caught.rounds, plan.rounds, nodes, asked, None if own is None else template_of(own).size, tuple(names),
                 plan.words, trial, beside, planning.leaks(trials, planned), tuple(remarks), buffers, names_found,
-                (LOSS, *subject.metrics), subject.metrics, unseen,
+                (LOSS, *subject.metrics), subject.metrics, unseen, inside,
             )  # fmt: skip
 
         def held(
@@ -221,6 +229,31 @@ def _verdict(
         return Verdict.NOT_AUDITED if found else Verdict.NO_PROMISE
     is_doubted = trial.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
     return Verdict.INCONCLUSIVE if is_doubted else trial.verdict
+
+
+def _look_inside(app: App, caught: Caught, nodes: int, wishes: ReviewOptions) -> "OfClients | None":
+    """Have the clients train where the app's code names a library that can be watched, or the reviewer asks for it."""
+    if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in of_records(app.directory))):
+        return None
+    # Opacus is imported where clients use it, and nowhere else.
+    from fl_audit.strategies.review.clients import look_into_clients
+
+    return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
+
+
+def _with_clients(verdict: Verdict, stated: Stated, inside: "OfClients | None") -> Verdict:
+    """Return one verdict for what the server shows and what the clients show."""
+    if inside is None or inside.assessment is None:
+        return verdict
+    own = inside.assessment.verdict
+    if Verdict.VIOLATED in (verdict, own):
+        return Verdict.VIOLATED
+    if own is Verdict.NOT_AUDITED:
+        return verdict
+    # Where nothing is claimed about clients, the claim is that about records.
+    if stated.claim is None and verdict in (Verdict.NO_PROMISE, Verdict.NOT_AUDITED):
+        return own
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
 
 
 def _early_words(first: int, asked: int, made_for: int | None, came: Trial) -> str:

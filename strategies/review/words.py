@@ -6,6 +6,9 @@ from typing import Any, assert_never
 
 from fl_audit.audits.black_box.findings import Finding, findings, not_tried, opening, trial_json, untried_words
 from fl_audit.audits.black_box.trial import Trial
+from fl_audit.local_training.assessment import assessment_json
+from fl_audit.local_training.assessment import headline as headline_of_clients
+from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.games.campaign import LOSS
 from fl_audit.strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS, Model
 from fl_audit.strategies.review.claims import epsilon_words, training_doubt
@@ -18,6 +21,10 @@ _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "
     "what the server evaluates by itself, and who can read the server's memory"
 )
+_UNSEEN_OF_SERVER = (
+    "the data, what the server evaluates by itself, who can read the server's memory, and clients in other "
+    "configurations than this one"
+)
 
 
 def found_in(trial: Trial) -> tuple[Finding, ...]:
@@ -27,9 +34,14 @@ def found_in(trial: Trial) -> tuple[Finding, ...]:
 
 def headline(review: Review) -> str:
     """Return what a reviewer takes away, in a sentence or two."""
+    games = _headline_of_games(review)
     if review.unseen:
-        return f"Inconclusive: {review.unseen[0]}. The games without it: {_headline_of_games(review)}"
-    return _headline_of_games(review)
+        games = f"Inconclusive: {review.unseen[0]}. The games without it: {games}"
+    if review.inside is None or review.inside.assessment is None:
+        return games
+    inside = headline_of_clients(review.inside.assessment)
+    about = f"Of clients as units: {games}"
+    return f"{inside} {about}" if review.inside.assessment.evidence.is_private else games
 
 
 def _headline_of_games(review: Review) -> str:
@@ -52,8 +64,11 @@ def _without_claim(review: Review) -> str:
     if review.unseen:
         return f"{told or 'none could be played'}."
     aside = told and f": {told}"
-    if review.verdict is not Verdict.NOT_AUDITED:
+    is_seen_inside = review.inside is not None and review.inside.assessment is not None
+    if review.verdict is not Verdict.NOT_AUDITED and not is_seen_inside:
         return f"No promise: {review.app} promises no privacy of clients{aside}."
+    if review.inside is not None and review.inside.assessment is not None:
+        return f"Nothing is promised{aside}."
     named = f"the code of {review.app} names {of_records_words(review.of_records)}"
     return (
         f"Unseen: {named}, and what that promises of records is kept or broken inside clients, where no review looks. "
@@ -67,7 +82,8 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     source = stated.source
     if stated.claim is None and review.unseen:
         claim, source = "none that could be seen", "what was not loaded may hold one"
-    if stated.claim is None and review.of_records:
+    inside = None if review.inside is None else review.inside.assessment
+    if stated.claim is None and review.of_records and inside is None:
         claim = f"{claim} about clients; what {of_records_words(review.of_records)} may promise of records is unseen"
     kinds = [name for name in review.kinds if name not in review.trial.unplayed]
     broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
@@ -91,7 +107,17 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     lines.append(("Beside the model", leaks))
     lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
-    return (*lines, ("Not seen", f"{_UNSEEN}."))
+    if review.inside is None or inside is None:
+        return (*lines, *_lost_inside(review), ("Not seen", f"{_UNSEEN}."))
+    lines += [(f"Inside clients, {about[0].lower()}{about[1:]}", said) for about, said in screen_of_clients(inside)]
+    return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
+
+
+def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
+    """Return why clients could not be looked into; empty where nobody tried."""
+    if review.inside is None:
+        return ()
+    return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: Review, kinds: Sequence[str]) -> str:
@@ -176,6 +202,14 @@ def review_json(review: Review) -> dict[str, Any]:
             for one in review.leaks
         },
         "of_records": [asdict(one) for one in review.of_records],
+        "inside": _inside_json(review),
         "remarks": list(review.remarks),
         "not_loaded": list(review.unseen),
     }
+
+
+def _inside_json(review: Review) -> dict[str, Any] | None:
+    if review.inside is None:
+        return None
+    found = review.inside.assessment
+    return {"unseen": review.inside.unseen} if found is None else assessment_json(found)

@@ -1,0 +1,218 @@
+"""What became of the claim of private training: a verdict, what was claimed and done, and pitfalls with their mends."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fl_audit.local_training.composition import Composed
+from fl_audit.local_training.conformance import CHECKS, conformance
+from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.facts import PrivateEngine, RecordedTraining
+from fl_audit.local_training.pitfalls import Found, Weight
+from fl_audit.verdict.verdict import Verdict
+
+_ALWAYS_UNSEEN = (
+    "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "
+    "chosen and preprocessed by before the training began; side channels of time and memory"
+)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What came of the private training of some clients, or of a training function."""
+
+    name: str  # of the app or function
+    verdict: Verdict
+    evidence: Evidence
+    found: tuple[Found, ...]  # the pitfalls, those that break the claim first
+    composed: Composed | None  # what the steps give over all rounds; None without private steps
+    of_users: Composed | None  # the same for users; None where a user has one record
+    unseen: tuple[str, ...]  # what could not be looked at in this training, and why
+
+
+def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessment:
+    """Return what came of recorded trainings.
+
+    Parameters
+    ----------
+    name, evidence, unseen
+        Of the app or function; what was recorded; and what could not be looked at, and why.
+    """
+    order = list(Weight)
+    found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
+    composed = evidence.composed_of()
+    of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
+    said = [*unseen]
+    if evidence.is_private and not evidence.replays:
+        said.append("replays without a record: the clipping of records by themselves was not compared")
+    return Assessment(
+        name, _verdict(evidence, found, unseen), evidence, tuple(found), composed, of_users, tuple(said)
+    )  # fmt: skip
+
+
+def _verdict(evidence: Evidence, found: Sequence[Found], unseen: Sequence[str]) -> Verdict:
+    weights = {one.weight for one in found}
+    if Weight.BREAKS in weights:
+        return Verdict.VIOLATED
+    if not evidence.is_private:
+        return Verdict.NOT_AUDITED
+    if Weight.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
+        return Verdict.INCONCLUSIVE
+    return Verdict.CONSISTENT
+
+
+def headline(assessment: Assessment) -> str:
+    """Return what a reader takes away, in a sentence or two."""
+    names = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BREAKS]
+    beside = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BESIDE]
+    doubts = [str(one.pitfall) for one in assessment.found if one.weight is Weight.DOUBT]
+    more = f" Beside the model: {', '.join(beside)}." if beside else ""
+    match assessment.verdict:
+        case Verdict.VIOLATED:
+            return f"Violated: the private training breaks its claim by {', '.join(names)}.{more}"
+        case Verdict.INCONCLUSIVE:
+            why = ", ".join(doubts) or "; ".join(assessment.unseen[:1]) or "too little was seen"
+            return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{more}"
+        case Verdict.CONSISTENT:
+            return f"Consistent: the private training that ran is the one that is claimed.{more}"
+        case _:
+            return "Not audited: no engine or optimizer of Opacus was seen at work."
+
+
+def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
+    """Return the lines of the report: what each is about, and what it says."""
+    evidence, lines = assessment.evidence, list[tuple[str, str]]()
+    if evidence.is_private:
+        lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
+        lines += [("Composed", _composed_words(assessment))]
+    if evidence.replays:
+        lines.append(("Replayed", _replayed_words(evidence)))
+    for one in assessment.found:
+        about = f"{str(one.weight).partition(',')[0].capitalize()}: {one.pitfall}"
+        lines.append((about, f"{one.seen[0].upper()}{one.seen[1:]}. Mend: {one.mend}"))
+    named = {one.pitfall for one in assessment.found}
+    if evidence.is_private:
+        lines.append(("Not found", f"{len(CHECKS) - len(named)} of {len(CHECKS)} pitfalls that were looked for."))
+    lines += [("Not looked at", f"{reason[0].upper()}{reason[1:]}.") for reason in assessment.unseen]
+    return (*lines, ("Not seen", f"{_ALWAYS_UNSEEN[0].upper()}{_ALWAYS_UNSEEN[1:]}."))
+
+
+def _engine(evidence: Evidence) -> PrivateEngine | None:
+    return next((one for training in evidence.trainings for one in training.engines), None)
+
+
+def _claimed_words(assessment: Assessment) -> str:
+    evidence, engine = assessment.evidence, _engine(assessment.evidence)
+    said = list[str]()
+    if engine is not None:
+        norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
+        said.append(f"noise multiplier {engine.noise_multiplier:.4g}, {engine.clipping} clipping to norm {norms}")
+        said.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
+    if evidence.claimed is None:
+        said.append("no epsilon was named")
+    elif evidence.epsilon is not None:
+        said.append(f"epsilon {evidence.epsilon:.3g} at delta {evidence.used_delta:g} over all rounds")
+    elif evidence.answer is None:
+        said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
+    else:
+        by = f" by {engine.accountant}" if engine is not None else ""
+        named = [one.epsilon for training in evidence.trainings for one in training.answers]
+        each = " in each round" if len(evidence.trainings) > 1 and len({f"{one:.3g}" for one in named}) == 1 else ""
+        said.append(f"epsilon {evidence.claimed:.3g}{each} at delta {evidence.used_delta:g}{by}")
+    return f"{'; '.join(said)}."
+
+
+def _done_words(evidence: Evidence) -> str:
+    trainings = [one for each in evidence.by_client.values() for one in each]
+    steps = sum(len(one.noised) for one in trainings)
+    fed = [one.batches[number] for one in trainings for step in one.noised for number in step.batches]
+    sizes = [len(one.indices) for one in fed]
+    clients, rounds = len(evidence.by_client), len({one.round for one in trainings})
+    said = f"{_plural(steps, 'step')} in {_plural(rounds, 'round')} of {_plural(clients, 'client')}"
+    if sizes:
+        samplers = " and ".join(sorted({one.sampler for one in fed}))
+        said += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
+    noise = [step for one in trainings for step in one.noised if step.noise is not None and step.noise_multiplier > 0]
+    count = sum(step.noise.count for step in noise if step.noise is not None)
+    if count:
+        squares = sum(
+            step.noise.squares / (step.noise_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
+        )
+        said += f"; noise of {math.sqrt(squares / count):.3f} times the claimed scale, over {count:,} recorded values"
+    return f"{said}."
+
+
+def _composed_words(assessment: Assessment) -> str:
+    found = assessment.composed
+    if found is None:
+        return "no step with noise was taken."
+    said = f"epsilon {_epsilon_text(found.epsilon)} at delta {found.delta:g} over {_plural(found.rounds, 'round')}"
+    said += ", for records that come or go"
+    if assessment.of_users is not None:
+        users = assessment.of_users
+        said += f"; {_epsilon_text(users.epsilon)} for users with up to {users.records_per_user} records"
+    return f"{said}."
+
+
+def _epsilon_text(epsilon: float) -> str:
+    return f"{epsilon:.3g}" if math.isfinite(epsilon) else "without bound"
+
+
+def _replayed_words(evidence: Evidence) -> str:
+    most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
+    compared = sum(one.steps for one in evidence.replays)
+    verb = "replaced" if most.is_replaced else "left out"
+    said = f"{_plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
+    return f"{said}the clipping norm, and {most.claimed:g} is claimed."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def assessment_json(assessment: Assessment) -> dict[str, Any]:
+    """Return an assessment as JSON values."""
+    evidence = assessment.evidence
+    return {
+        "name": assessment.name,
+        "verdict": str(assessment.verdict),
+        "headline": headline(assessment),
+        "screen": [list(line) for line in screen(assessment)],
+        "pitfalls": [
+            {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "mend": one.mend}
+            for one in assessment.found
+        ],
+        "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
+        "composed": _composed_json(assessment.composed),
+        "users": _composed_json(assessment.of_users),
+        "replays": [asdict(one) for one in evidence.replays],
+        "trainings": [_training_json(one) for each in evidence.by_client.values() for one in each],
+        "not_looked_at": list(assessment.unseen),
+    }
+
+
+def _composed_json(found: Composed | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]
+    epsilon = found.epsilon if math.isfinite(found.epsilon) else None
+    return {
+        "epsilon": epsilon, "delta": found.delta, "rounds": found.rounds, "steps": steps,
+        "records_per_user": found.records_per_user,
+    }  # fmt: skip
+
+
+def _training_json(training: RecordedTraining) -> dict[str, Any]:
+    return {
+        "client": training.client,
+        "round": training.round,
+        "engines": [asdict(one) for one in training.engines],
+        "steps": len(training.noised),
+        "counted": training.counted,
+        "batch_sizes": [len(one.indices) for one in training.batches],
+        "answers": [asdict(one) for one in training.answers],
+        "history": [list(one) for one in training.history],
+        "numbers": dict(training.left.numbers),
+        "evaluation": dict(training.left.evaluation),
+    }

@@ -1,0 +1,135 @@
+"""The epsilon that the steps of a client really give together, whatever its accountant said of each round."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError, require_number
+from fl_audit.local_training.facts import PrivateStep, RecordedTraining, Sampling
+from fl_audit.privacy.accounting import PrivacyProfile
+from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What the steps of one client give together over a number of rounds.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    epsilon: float  # infinite where steps had no noise
+    delta: float
+    rounds: int  # the rounds that it is for
+    # Noise multiplier over the clipping norm, sampling rate (1 for none) and number of steps of all rounds.
+    steps: tuple[tuple[float, float, int], ...]
+    records_per_user: int = 1  # how many records of one person it covers
+
+
+def composed(
+    trainings: Sequence[RecordedTraining],
+    delta: float,
+    rounds: int | None = None,
+    factor: float = 1.0,
+    records_per_user: int = 1,
+) -> Composed:
+    """Return what the recorded trainings of one client give together, by the exact accountant.
+
+    Steps with a Poisson sample count as sampled; the sampling of all others amplifies nothing, and the record that was
+    drawn most often decides. Steps on one batch share one sample. Records come or go (add-remove), as for Opacus.
+
+    Parameters
+    ----------
+    trainings, delta
+        All of one client, one a round; above 0 and below 1.
+    rounds
+        The rounds of the whole training, which go on like those that were recorded; None for the recorded ones.
+    factor
+        How many times more than the clipping norm a record was seen to move a sum, at least 1.
+    records_per_user
+        Most records of one person, from 1.
+    """
+    require_number("delta is", delta, "numbers above 0 and below 1")
+    require_number("records of a user are", records_per_user, "whole numbers from 1")
+    total, share = rounds or len(trainings), (rounds or len(trainings)) / max(len(trainings), 1)
+    found: Counter[tuple[float, float]] = Counter()
+    for training in trainings:
+        found.update(dict(_events(training, factor, records_per_user)))
+    steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
+    bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
+    bare = bare or any(_is_bare(one) for one in trainings)
+    return Composed(math.inf if bare else _epsilon(steps, delta), delta, total, steps, records_per_user)
+
+
+def _is_bare(training: RecordedTraining) -> bool:
+    """Return whether weights of the private model were moved by steps without noise."""
+    return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
+
+
+def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
+    """Return epsilon of Gaussian releases; infinite where no number holds it."""
+    events: list[ReleaseEvent] = []
+    try:
+        for noise, rate, count in steps:
+            events += gaussian_rounds(noise, count, rate)
+        return PrivacyProfile(tuple(events), Adjacency.ADD_REMOVE_RECORD).epsilon(delta) if events else 0.0
+    except InputError:  # noise so small that no law of it can be computed
+        return math.inf
+
+
+def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
+    """Give noise multipliers over what a unit can move, sampling rates, and how often."""
+    sampled: Counter[tuple[float, float]] = Counter()
+    fixed: dict[float, Counter[int]] = {}
+    for group in _by_batches(training):
+        step, batches = group[0], [training.batches[number] for number in group[0].batches]
+        noise = real_noise(step) / factor / math.sqrt(len(group))
+        logical = sum(batch.is_whole and bool(batch.indices) for batch in batches) or 1
+        rates = [batch.rate for batch in batches if batch.sampling is Sampling.POISSON]
+        if batches and len(rates) == len(batches) and rates[0] is not None:
+            most = logical * of_user
+            sampled[noise / most, -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))] += 1
+            continue
+        drawn = Counter(index for batch in batches for index in batch.indices)
+        fixed.setdefault(noise / max(of_user, 1), Counter()).update(drawn.keys())
+    yield from sampled.items()
+    for noise, counts in fixed.items():
+        if counts:
+            yield (noise, 1.0), max(counts.values())
+
+
+def real_noise(step: PrivateStep) -> float:
+    """Return the noise of a step over its clipping norm: what was claimed, or what was added where that is less."""
+    if step.noise is None or step.norm <= 0:
+        return 0.0
+    seen = step.noise.scale / step.norm
+    # The scale that is seen varies by chance; three parts in root of the coordinates are no difference.
+    return step.noise_multiplier if seen > step.noise_multiplier * _lowest(step.noise.count) else seen
+
+
+def _lowest(count: int) -> float:
+    """Return the share of the claimed scale that honest noise of so many coordinates does not fall under."""
+    return max(0.0, 1 - 6 / math.sqrt(2 * count))
+
+
+def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
+    """Return the noised steps, those on the same batches together."""
+    groups: list[list[PrivateStep]] = []
+    batches: list[tuple[int, ...]] = []
+    parts: list[int] = []
+    for step in training.steps:
+        if step.is_fresh:
+            parts += step.batches
+        if not step.is_noised:
+            continue
+        if parts or not groups:
+            groups.append([PrivateStep(**{**vars(step), "batches": tuple(parts)})])
+            batches.append(tuple(parts))
+        else:
+            groups[-1].append(step)
+        parts = []
+    return groups

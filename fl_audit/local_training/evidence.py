@@ -1,0 +1,85 @@
+"""All that was recorded of the clients of one app, or of one training function, for the checks to look at."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fl_audit.local_training.composition import Composed, composed
+from fl_audit.local_training.facts import NamedEpsilon, RecordedTraining
+from fl_audit.local_training.sensitivity import RecordReplay
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was recorded, and what is claimed besides."""
+
+    trainings: tuple[RecordedTraining, ...]  # of all clients and rounds that were run
+    rounds: int  # rounds of the whole training
+    repeated: tuple[RecordedTraining, ...] = ()  # one round that was run twice from the same start; empty if none was
+    replays: tuple[RecordReplay, ...] = ()
+    values: tuple[RecordedTraining, ...] = ()  # a training, and the same with other labels; empty if it was not run
+    delta: float | None = None  # delta of the claim; None takes that of the answers
+    epsilon: float | None = None  # epsilon that is claimed over all rounds; None takes the answers
+    records_per_user: int = 1
+
+    @cached_property
+    def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
+        """The trainings of every client that took private steps, in the order of rounds."""
+        found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
+        for training in sorted(self.trainings, key=lambda one: one.round):
+            if training.noised or training.engines:
+                found[training.client].append(training)
+        return {client: tuple(each) for client, each in found.items()}
+
+    @property
+    def is_private(self) -> bool:
+        """Whether an engine or an optimizer of Opacus was seen at work."""
+        return bool(self.by_client)
+
+    @cached_property
+    def answer(self) -> NamedEpsilon | None:
+        """The largest epsilon that was named last in a training; None if none was."""
+        last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
+        return max(last, key=lambda one: one.epsilon, default=None)
+
+    @cached_property
+    def used_delta(self) -> float:
+        """The delta that epsilons are at: the claim's, that of the answers, or 1e-5."""
+        target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
+        if self.delta is not None:
+            return self.delta
+        if self.answer is not None:
+            return self.answer.delta
+        return target[1] if target is not None else 1e-5
+
+    @cached_property
+    def claimed(self) -> float | None:
+        """The epsilon that is claimed: named by the user, answered, or aimed at; None if none is."""
+        targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
+        if self.epsilon is not None:
+            return self.epsilon
+        if self.answer is not None:
+            return self.answer.epsilon
+        return max(targets, default=None)
+
+    @cached_property
+    def factor(self) -> float:
+        """How many times more than is claimed a record was seen to move a sum, at least 1."""
+        return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
+
+    def composed_of(self, rounds: int | None = None, of_user: bool = False) -> Composed | None:
+        """Return what the steps of the client that spends most give together; None if none took private steps.
+
+        Parameters
+        ----------
+        rounds, of_user
+            Over how many rounds, None for those of the whole training; and whether users are the unit.
+        """
+        unit = self.records_per_user if of_user else 1
+        found = [
+            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit)
+            for each in self.by_client.values()
+            if any(one.noised for one in each)
+        ]
+        return max(found, key=lambda one: one.epsilon, default=None)

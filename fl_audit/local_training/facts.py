@@ -1,0 +1,154 @@
+"""Facts about one training that ran: plain values, recorded while Opacus worked, with no opinion about them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fl_audit.arrays import Floats
+
+History = tuple[tuple[float, float, int], ...]
+"""History of an Opacus accountant: noise multiplier, sampling rate and number of steps, as often as these change."""
+
+
+class Sampling(StrEnum):
+    """How a loader draws its batches."""
+
+    POISSON = "Poisson"  # every record on its own, by a sampler of Opacus
+    FIXED = "fixed"  # batches of a fixed size, in order or shuffled, by a sampler of torch
+    OTHER = "other"  # a sampler of somebody else
+
+
+@dataclass(frozen=True)
+class PrivateEngine:
+    """One call of `PrivacyEngine.make_private`."""
+
+    noise_multiplier: float
+    norms: tuple[float, ...]  # clipping norm; one for each tensor where every tensor is clipped by itself
+    clipping: str  # "flat", "per_layer" or "adaptive"
+    is_poisson_asked: bool  # whether Poisson sampling was asked for
+    sampling: Sampling  # how the loader that came back draws
+    sampler: str  # class of its sampler
+    rate: float  # one over the number of batches of that loader, which Opacus accounts with
+    expected_batch: float | None  # by which Opacus divides; None for sums
+    records: int  # records of the data set
+    batches: int  # batches of the loader
+    loader_batch: int | None  # batch size of the loader that was given
+    is_last_dropped: bool  # whether that loader drops a last partial batch
+    accountant: str
+    history: History  # of the accountant at this moment
+    target: tuple[float, float] | None = None  # epsilon and delta of `make_private_with_epsilon`
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that a loader has drawn."""
+
+    indices: tuple[int, ...]  # positions of its records in the data set
+    loader: int  # number of the pass over a loader that drew it, from 0
+    sampling: Sampling
+    sampler: str  # class of the sampler
+    rate: float | None  # sampling rate of a Poisson sampler
+    records: int  # records of the data set
+    is_whole: bool = True  # whether it is no more than the last part of what was drawn, by `BatchMemoryManager`
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise that a step added to a sum of clipped gradients."""
+
+    count: int  # coordinates
+    squares: float  # sum of their squares
+    head: tuple[float, ...]  # the first of them
+    sample: Floats  # some of them
+    seed: int  # with which the generator that drew it was seeded first
+
+    @property
+    def scale(self) -> float:
+        """Root of the mean square."""
+        return float((self.squares / max(self.count, 1)) ** 0.5)
+
+
+@dataclass(frozen=True)
+class PrivateStep:
+    """One call of `DPOptimizer.pre_step`."""
+
+    optimizer: str  # class of the optimizer
+    batches: tuple[int, ...]  # numbers of the batches that were drawn for it; those of the step before if none was
+    is_fresh: bool  # whether a batch was drawn for it
+    rows: int | None  # gradients of single records that it clipped; None where Opacus keeps none
+    is_noised: bool  # whether it added noise; otherwise it was a part of a larger batch
+    is_applied: bool  # whether the optimizer moved the weights by it
+    noise_multiplier: float
+    norm: float  # clipping norm
+    learning_rate: float
+    counted: int  # how many steps the accountant counted while it ran
+    noise: Noise | None  # None without noise
+    # Kept for replays: the sum of clipped gradients, and the gradients of single records before clipping.
+    total: Floats | None = None
+    gradients: Floats | None = None
+    sizes: tuple[int, ...] = ()  # coordinates of the tensors that the sum is made of
+    expected_batch: float | None = None  # by which the noised sum is divided; None for sums
+
+
+@dataclass(frozen=True)
+class NamedEpsilon:
+    """An epsilon that an accountant named."""
+
+    epsilon: float
+    delta: float
+    history: History
+    after: int  # how many noised steps there were before
+
+
+@dataclass(frozen=True)
+class OutsideStep:
+    """A step of an optimizer that no engine knew of."""
+
+    optimizer: str  # class of the optimizer
+    is_before: bool  # whether it was taken before an engine was made
+    is_wrapped: bool  # whether it is the optimizer that an engine had wrapped
+    tensors: int  # how many tensors of the private model it moved, before or after that was made private
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A tensor of the private model that changed while no engine made a step."""
+
+    name: str
+    is_parameter: bool  # whether it is a parameter, and no buffer
+    is_frozen: bool  # whether it is a parameter that needs no gradient
+    is_at_end: bool  # whether it changed after the last step
+
+
+@dataclass(frozen=True)
+class WhatLeft:
+    """What left the client, or what a training function returned."""
+
+    numbers: Mapping[str, float] = field(default_factory=dict)  # metrics, by name
+    evaluation: Mapping[str, float] = field(default_factory=dict)  # metrics of an evaluation, by name
+    unknown: tuple[str, ...] = ()  # tensors that are none of the private model's, and no constants
+    earlier: int | None = None  # number of the earlier step whose weights they are, from 1; None for the last ones
+
+
+@dataclass(frozen=True)
+class RecordedTraining:
+    """Everything that was recorded of one training of one client in one round."""
+
+    engines: tuple[PrivateEngine, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    steps: tuple[PrivateStep, ...] = ()
+    answers: tuple[NamedEpsilon, ...] = ()
+    outside: tuple[OutsideStep, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    counted: int = 0  # steps that accountants counted
+    history: History = ()  # of the last accountant, at the end
+    coupled: tuple[str, ...] = ()  # layers of private models whose output for one record depends on those beside it
+    plateaus: int = 0  # how often a scheduler looked at a loss, or another measure, to set the learning rate
+    left: WhatLeft = field(default_factory=WhatLeft)
+    client: int = 0  # number of the client, from 0
+    round: int = 1  # the round, from 1
+
+    @property
+    def noised(self) -> tuple[PrivateStep, ...]:
+        """The steps that added noise."""
+        return tuple(step for step in self.steps if step.is_noised)

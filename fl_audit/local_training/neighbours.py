@@ -1,0 +1,178 @@
+"""Data sets that differ from another one in a record, or in all values and not in size, whatever their class is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+from fl_audit.arrays import Floats
+
+_CRAFTED = 100.0  # times the values of a real record
+_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
+_MOST = 5000  # records that are compared
+
+
+def without_record(dataset: Any, index: int) -> Any:
+    """Return a data set without one of its records, of the same class where that is known.
+
+    Parameters
+    ----------
+    dataset, index
+        A data set of torch or Hugging Face, or a tuple of arrays; and the position of the record.
+    """
+    others = [place for place in range(_length(dataset)) if place != index]
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*(one[others] for one in dataset.tensors))
+        case Subset():
+            return Subset(dataset.dataset, [dataset.indices[place] for place in others])
+        case tuple() | list():
+            return type(dataset)(one[others] for one in dataset)
+        case _ if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
+            return dataset.select(others)
+        case _:
+            return Subset(dataset, others)
+
+
+def with_record(dataset: Any, index: int, item: Any) -> Any:
+    """Return a data set in which another record stands in the place of one.
+
+    Parameters
+    ----------
+    dataset, index, item
+        As of `without_record`; and the other record, as the data set gives its records.
+    """
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*_put(dataset.tensors, index, item))
+        case tuple() | list():
+            return type(dataset)(_put(dataset, index, item))
+        case _:
+            return _Edited(dataset, {index: item})
+
+
+def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
+    """Return a data set of the same size, in which every record has the label of another one.
+
+    Parameters
+    ----------
+    dataset, is_one
+        As of `without_record`; and whether all have the label of the first one.
+    """
+    places = np.arange(_length(dataset))
+    order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*dataset.tensors[:-1], dataset.tensors[-1][order])
+        case tuple() | list():
+            return type(dataset)([*dataset[:-1], dataset[-1][order]])
+        case _:
+            return _Edited(
+                dataset, {place: _labelled(dataset[place], dataset[order[place]]) for place in range(len(order))}
+            )
+
+
+def record_at(dataset: Any, index: int) -> Any:
+    """Return one record of a data set.
+
+    Parameters
+    ----------
+    dataset, index
+        As of `without_record`.
+    """
+    return tuple(one[index] for one in dataset) if isinstance(dataset, (tuple, list)) else dataset[index]
+
+
+def crafted_record(item: Any) -> Any:
+    """Return a record like another one, with much larger values: its gradient is clipped if any is."""
+    match item:
+        case Tensor() if item.is_floating_point():
+            return item * _CRAFTED
+        case Mapping():
+            return {key: crafted_record(value) for key, value in item.items()}
+        case tuple() | list() if len(item) > 1:
+            return type(item)([crafted_record(item[0]), *item[1:]])
+        case _:
+            return item
+
+
+def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
+    """Return which of some records lies farthest from the mean of them.
+
+    Parameters
+    ----------
+    dataset, among
+        As of `without_record`, and positions of at least one record.
+    """
+    chosen = list(among)[:_MOST]
+    try:
+        rows = np.stack([_flat(record_at(dataset, place)) for place in chosen])
+    except (ValueError, TypeError):  # records of several shapes
+        return chosen[0]
+    return int(chosen[int(np.linalg.norm(rows - rows.mean(axis=0), axis=1).argmax())])
+
+
+class _Edited(Dataset[Any]):
+    """A data set with other records in some places."""
+
+    def __init__(self, dataset: Any, items: Mapping[int, Any]) -> None:
+        self._dataset, self._items = dataset, items
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._items[index] if index in self._items else self._dataset[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["_dataset"], name)
+
+
+def _length(dataset: Any) -> int:
+    return len(dataset[0]) if isinstance(dataset, (tuple, list)) else len(dataset)
+
+
+def _put(parts: Sequence[Any], index: int, item: Any) -> list[Any]:
+    found = []
+    for part, value in zip(parts, item, strict=True):
+        changed = part.clone() if isinstance(part, Tensor) else part.copy()
+        changed[index] = value
+        found.append(changed)
+    return found
+
+
+def _labelled(item: Any, other: Any) -> Any:
+    match item:
+        case Mapping():
+            return {key: other[key] if key in _LABELS else value for key, value in item.items()}
+        case tuple() | list() if len(item) > 1:
+            return type(item)([*item[:-1], other[-1]])
+        case _:
+            return item
+
+
+def _flat(item: Any) -> Floats:
+    match item:
+        case Mapping():
+            parts = [_flat(value) for value in item.values()]
+        case tuple() | list():
+            parts = [_flat(value) for value in item]
+        case Tensor():
+            parts = [item.detach().double().reshape(-1).numpy()]
+        case str() | bytes() | None:
+            parts = []
+        case _:
+            parts = [np.asarray(item, dtype=np.float64).reshape(-1)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def is_sized(dataset: object) -> bool:
+    """Return whether records of a data set can be taken out: it has a length, and gives them by position."""
+    if isinstance(dataset, (tuple, list)):
+        return len(dataset) > 1 and all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
+    return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, torch.Tensor)

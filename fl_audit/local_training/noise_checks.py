@@ -1,0 +1,103 @@
+"""Checks of the noise that was really added: its scale, its law, and whether anybody could draw it again."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import chi2, kstest
+
+from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.facts import PrivateStep, RecordedTraining
+from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.local_training.sampling_checks import LEVEL
+
+
+def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
+    for each in evidence.by_client.values():
+        yield from each
+
+
+def _claimed(step: PrivateStep) -> float:
+    return step.noise_multiplier * step.norm
+
+
+def _is_bare(step: PrivateStep) -> bool:
+    """Return whether a step has no noise, up to the rounding of sums."""
+    return step.noise is None or step.noise.scale <= 1e-4 * step.norm
+
+
+def _no_noise(evidence: Evidence) -> str:
+    for training in _all(evidence):
+        bare = sum(map(_is_bare, training.noised))
+        if bare:
+            return f"{bare} of {len(training.noised)} steps added no noise"
+    return ""
+
+
+def _small_noise(evidence: Evidence) -> str:
+    if _no_noise(evidence):
+        return ""
+    for training in _all(evidence):
+        steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
+        squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
+        count = sum(step.noise.count for step in steps if step.noise is not None)
+        if count and chi2.cdf(squares, count) < LEVEL:
+            return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
+    return ""
+
+
+def _noise_law(evidence: Evidence) -> str:
+    if _no_noise(evidence):
+        return ""
+    for training in _all(evidence):
+        parts = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
+        if not parts:
+            continue
+        values = np.concatenate(parts)
+        if len(values) >= 50 and float(kstest(values, "norm").pvalue) < LEVEL:
+            return f"{len(values)} recorded values of noise are not normal"
+    return ""
+
+
+def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
+    return [step.noise.head for step in training.noised if step.noise is not None and not _is_bare(step)]
+
+
+def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
+    """Return whether two trainings share a draw of noise."""
+    return bool(set(_heads(one)) & set(_heads(other)))
+
+
+def _seeded(evidence: Evidence) -> str:
+    for each in (evidence.repeated, *evidence.by_client.values()):
+        for one, other in combinations(each, 2):
+            if _is_alike(one, other):
+                return "a client that trained again drew the same noise again"
+    return ""
+
+
+def _shared(evidence: Evidence) -> str:
+    for one, other in combinations(evidence.by_client.values(), 2):
+        if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
+            return "two clients drew the same noise in the same round"
+    return ""
+
+
+def _repeated(evidence: Evidence) -> str:
+    for training in _all(evidence):
+        most = max(Counter(_heads(training)).values(), default=0)
+        if most > 1:
+            return f"{most} steps of a training added the same noise"
+    return ""
+
+
+NOISE_CHECKS: dict[Pitfall, Callable[[Evidence], str]] = {
+    Pitfall.NO_NOISE: _no_noise,
+    Pitfall.SMALL_NOISE: _small_noise,
+    Pitfall.NOISE_LAW: _noise_law,
+    Pitfall.SEEDED_NOISE: _seeded,
+    Pitfall.SHARED_NOISE: _shared,
+    Pitfall.REPEATED_NOISE: _repeated,
+}
+"""The checks of this module."""

@@ -1,0 +1,137 @@
+"""The known pitfalls of private training in clients: the name of each, how much it says, and what mends it."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Weight(StrEnum):
+    """What a pitfall means for the claim."""
+
+    BREAKS = "breaks the claim"
+    DOUBT = "leaves the claim in doubt"
+    BESIDE = "leaves beside the model, which the claim does not cover"
+    NOTE = "costs no privacy"
+
+
+class Pitfall(StrEnum):
+    """A way in which private training goes wrong, by its name."""
+
+    FRESH_ACCOUNTANT = "fresh accountant"
+    CLAIMED_EPSILON = "claimed epsilon"
+    EARLY_EPSILON = "epsilon before the last step"
+    LARGE_DELTA = "large delta"
+    UNCOUNTED_STEPS = "uncounted steps"
+    UNTAKEN_STEPS = "counted steps not taken"
+    WRONG_RATE = "wrong sampling rate"
+    WRONG_NOISE_COUNTED = "wrong noise multiplier counted"
+    NO_POISSON = "no Poisson sampling"
+    OTHER_LOADER = "another loader"
+    FIXED_SAMPLE = "repeated samples"
+    REPEATED_BATCH = "several steps on a batch"
+    ACCUMULATION = "accumulated batches"
+    PARTIAL_BATCH = "last partial batch"
+    EMPTY_SKIPPED = "empty batches skipped"
+    CUT_BATCH = "batches cut"
+    BATCH_CLIPPING = "batches clipped as one"
+    PRIVATE_SIZE = "private size"
+    BATCH_NORM = "batch normalisation"
+    COUPLED = "coupled records"
+    OVER_NORM = "sensitivity above the clipping norm"
+    LAYER_CLIPPING = "per-layer clipping"
+    NO_NOISE = "no noise"
+    SMALL_NOISE = "too little noise"
+    NOISE_LAW = "noise of another law"
+    SEEDED_NOISE = "seeded noise"
+    SHARED_NOISE = "the same noise at several clients"
+    REPEATED_NOISE = "repeated noise"
+    TRAINED_BEFORE = "trained without privacy first"
+    UNWRAPPED = "steps of the unwrapped optimizer"
+    OUTSIDE_OPTIMIZER = "another optimizer"
+    MOVED_OUTSIDE = "weights moved outside of the engine"
+    FROZEN_MOVED = "frozen weights moved"
+    BUFFERS = "buffers that follow the data"
+    UNKNOWN_TENSORS = "other tensors sent"
+    CHOSEN_EPOCH = "choice among epochs"
+    PRIVATE_SCHEDULE = "steps that follow the data"
+    PRIVATE_RATE = "learning rate that follows the data"
+    EXACT_COUNT = "exact counts"
+    CLEAR_METRICS = "metrics in the clear"
+    CLEAR_EVALUATION = "evaluation in the clear"
+
+
+class About(NamedTuple):
+    """What is said of a pitfall whatever training has it."""
+
+    weight: Weight
+    mend: str
+
+
+_B, _D, _L, _N = Weight.BREAKS, Weight.DOUBT, Weight.BESIDE, Weight.NOTE
+ABOUT: dict[Pitfall, About] = {
+    Pitfall.FRESH_ACCOUNTANT: About(
+        _B,
+        "Keep the accountant of a client over all rounds: store accountant.state_dict() in context.state, and load it.",
+    ),
+    Pitfall.CLAIMED_EPSILON: About(_B, "State the composed epsilon, or add noise until it is the claimed one."),
+    Pitfall.EARLY_EPSILON: About(_B, "Ask for epsilon after the last step."),
+    Pitfall.LARGE_DELTA: About(_B, "Choose delta well below 1 over the number of records."),
+    Pitfall.UNCOUNTED_STEPS: About(_B, "Leave optimizer.step_hook as the engine attached it, or count every step."),
+    Pitfall.UNTAKEN_STEPS: About(_N, "Count a step only where one is taken."),
+    Pitfall.WRONG_RATE: About(_B, "Count every step with the rate of the sampler that drew its batch."),
+    Pitfall.WRONG_NOISE_COUNTED: About(_B, "Count every step with the noise multiplier that it had."),
+    Pitfall.NO_POISSON: About(_B, "Leave poisson_sampling=True, or account without amplification by sampling."),
+    Pitfall.OTHER_LOADER: About(_B, "Iterate over the loader that make_private returned."),
+    Pitfall.FIXED_SAMPLE: About(_B, "Draw every sample afresh: seed no generator of the loader."),
+    Pitfall.REPEATED_BATCH: About(_B, "Take one step on every sample."),
+    Pitfall.ACCUMULATION: About(_B, "Use BatchMemoryManager for large batches: it keeps to one sample a step."),
+    Pitfall.PARTIAL_BATCH: About(_B, "Sample by Poisson, or drop the last partial batch."),
+    Pitfall.EMPTY_SKIPPED: About(_B, "Take the step of an empty sample too: it adds noise alone."),
+    Pitfall.CUT_BATCH: About(_B, "Use all records of a sample; BatchMemoryManager bounds the memory."),
+    Pitfall.BATCH_CLIPPING: About(_B, "Clip the gradient of every record by itself."),
+    Pitfall.PRIVATE_SIZE: About(
+        _B, "Fix rate, steps and expected batch by a public number of records, and not by len(dataset)."
+    ),
+    Pitfall.BATCH_NORM: About(_B, "Replace it by GroupNorm, as ModuleValidator.fix does."),
+    Pitfall.COUPLED: About(_B, "Let no layer, loss or preprocessing mix the records of a batch or of the data set."),
+    Pitfall.OVER_NORM: About(_B, "Clip the gradient of every record to the norm that the noise is for."),
+    Pitfall.LAYER_CLIPPING: About(
+        _B, "Clip all tensors together, or make the noise for the root of the sum of squares of their norms."
+    ),
+    Pitfall.NO_NOISE: About(_B, "Add the noise that is claimed."),
+    Pitfall.SMALL_NOISE: About(_B, "Add noise of the claimed multiplier times the clipping norm to every sum."),
+    Pitfall.NOISE_LAW: About(_B, "Draw Gaussian noise: the accountant knows no other."),
+    Pitfall.SEEDED_NOISE: About(_B, "Seed no generator that noise is drawn from, or use secure_mode=True."),
+    Pitfall.SHARED_NOISE: About(_B, "Let every client draw noise from a generator of its own that nobody seeds."),
+    Pitfall.REPEATED_NOISE: About(_B, "Draw noise afresh in every step."),
+    Pitfall.TRAINED_BEFORE: About(_B, "Train private data through the engine from the first step on."),
+    Pitfall.UNWRAPPED: About(_B, "Call step of the optimizer that make_private returned."),
+    Pitfall.OUTSIDE_OPTIMIZER: About(_B, "Give all parameters that train on private data to one private optimizer."),
+    Pitfall.MOVED_OUTSIDE: About(_D, "Move weights by steps of the engine alone, or show what else they come from."),
+    Pitfall.FROZEN_MOVED: About(_D, "Leave frozen weights as they are, or train them through the engine."),
+    Pitfall.BUFFERS: About(_D, "Send parameters alone, or use layers without running statistics."),
+    Pitfall.UNKNOWN_TENSORS: About(_D, "Send the private model, and nothing beside it."),
+    Pitfall.CHOSEN_EPOCH: About(_D, "Send the weights after the last step, or choose by public data."),
+    Pitfall.PRIVATE_SCHEDULE: About(_B, "Fix the number of steps before the training."),
+    Pitfall.PRIVATE_RATE: About(_B, "Let the learning rate follow the number of steps, and no loss of private data."),
+    Pitfall.EXACT_COUNT: About(_L, "Report a public number, such as 1, or a noised count that the accountant knows."),
+    Pitfall.CLEAR_METRICS: About(_L, "Report no number that follows private records, or a noised one."),
+    Pitfall.CLEAR_EVALUATION: About(_L, "Evaluate on public data, or report noised numbers."),
+}
+"""What is said of every pitfall."""
+
+
+class Found(NamedTuple):
+    """A pitfall that a training has."""
+
+    pitfall: Pitfall
+    seen: str  # what was seen, as a sentence without its end
+
+    @property
+    def weight(self) -> Weight:
+        """What it means for the claim."""
+        return ABOUT[self.pitfall].weight
+
+    @property
+    def mend(self) -> str:
+        """What mends it."""
+        return ABOUT[self.pitfall].mend

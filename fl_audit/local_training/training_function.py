@@ -1,0 +1,155 @@
+"""An audit of a training function without a federation: it is called as its users call it, and recorded."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError, in_a_line, require, require_number
+from fl_audit.local_training.assessment import Assessment, assess
+from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.facts import RecordedTraining
+from fl_audit.local_training.neighbours import is_sized, with_other_labels
+from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.recorder import Enough, Recorder, random_states, set_random_states
+from fl_audit.local_training.sensitivity import Edit, replays
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What a user says of a training function."""
+
+    rounds: int = 1  # rounds of the whole training, in each of which the function is called
+    calls: int = 2  # in how many of them it is called here
+    epsilon: float | None = None  # epsilon that is claimed over all rounds; None takes what its accountant names
+    delta: float | None = None  # delta of that claim; None takes what its accountant is asked for
+    records_per_user: int = 1  # most records of one person
+
+
+def audit_training(
+    function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingOptions
+) -> Assessment:
+    """Call a training function, record what it does, and hold that against what it claims.
+
+    Parameters
+    ----------
+    function, name
+        `train(model, dataset)`, `train(dataset)` or `train()`; and its name.
+    model, dataset
+        What it is called with; None where it takes none.
+    options
+        What is said of it besides.
+
+    Raises
+    ------
+    InputError
+        If it takes other arguments, or raises.
+    """
+    require_number("rounds are", options.rounds, "whole numbers from 1")
+    require_number("calls are", options.calls, "whole numbers from 1")
+    places = arguments_of(function, name)
+    given = {"model": model, "dataset": dataset}
+    for what in places:
+        require(given[what] is not None, f"{name} takes a {what}, and none is named: accepted is --{_FLAG[what]}")
+    runner = _Runner(function, name, model, dataset, places)
+    start = random_states()
+    calls = max(1, min(options.calls, max(options.rounds, 2)))
+    # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
+    called = [runner.run(Recorder(), lambda data: data, number) for number in range(1, calls + 1)]
+    trainings, repeated = tuple(called[: options.rounds]), tuple(called)
+    found: Evidence = Evidence(
+        trainings, options.rounds, repeated, delta=options.delta, epsilon=options.epsilon,
+        records_per_user=options.records_per_user,
+    )  # fmt: skip
+    if not found.is_private:
+        return assess(name, found)
+    if "dataset" not in places or not is_sized(dataset):
+        why = "it takes no data set" if "dataset" not in places else "records of its data set cannot be taken out"
+        return assess(name, found, [f"replays without a record, since {why}"])
+    again = replays(lambda recorder, edit: runner.run(recorder, edit), dataset)
+    values = runner.with_labels(start)
+    return assess(
+        name,
+        Evidence(
+            trainings, options.rounds, repeated, again, values, options.delta, options.epsilon,
+            options.records_per_user,
+        ),
+    )  # fmt: skip
+
+
+_FLAG = {"model": "model", "dataset": "data"}
+
+
+def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
+    """Return which of model and data set a training function takes, in its order.
+
+    Parameters
+    ----------
+    function, name
+        The function, and its name.
+
+    Raises
+    ------
+    InputError
+        If it takes more arguments without a default.
+    """
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    places = [
+        one for one in signature(function).parameters.values() if one.kind in kinds and one.default is Parameter.empty
+    ]
+    accepted = "accepted are train(model, dataset), train(dataset) and train(), and more arguments with defaults"
+    require(len(places) < 3, f"{name} takes {len(places)} arguments: {accepted}")
+    return (("model", "dataset")[-len(places) :]) if places else ()
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Calls a training function with copies of its arguments."""
+
+    function: Callable[..., Any]
+    name: str
+    model: Any
+    dataset: Any
+    places: tuple[str, ...]
+
+    def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> RecordedTraining:
+        """Return the recorded training on an edited data set."""
+        given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
+        try:
+            with recorded(recorder):
+                made = self.function(*(given[what] for what in self.places))
+        except Enough:
+            made = None
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{self.name} raised {in_a_line(error)}") from error
+        arrays = _weights_in(made if made is not None else given["model"])
+        return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
+
+    def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
+        """Return a training, and the same one with other labels; empty if there are none, or it fails with them."""
+        found = []
+        for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):
+            set_random_states(start)
+            try:
+                found.append(self.run(Recorder(), edit))
+            except (InputError, IndexError, TypeError, KeyError):
+                return ()
+        return tuple(found)
+
+
+def _weights_in(made: Any) -> dict[str, Tensor]:
+    """Return the weights that a training function returned: of a module, or of the first one in a tuple."""
+    match made:
+        case nn.Module():
+            return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}
+        case Mapping() if made and all(isinstance(value, Tensor) for value in made.values()):
+            return {str(name): value for name, value in made.items()}
+        case tuple() | list():
+            return next((found for one in made if (found := _weights_in(one))), {})
+        case _:
+            return {}

@@ -1,0 +1,259 @@
+"""A look into the clients of an app: they train as they would, in this process, and Opacus is recorded at work.
+
+The app's own rounds are played with its own clients. Two of them train; the others hand in what the second one did.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr_datasets import FederatedDataset
+
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.local_training.assessment import Assessment, assess
+from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.facts import RecordedTraining, WhatLeft
+from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.recorder import Enough, Recorder
+from fl_audit.local_training.sensitivity import Edit, replays
+from fl_audit.strategies.games.subject import spared_generators
+from fl_audit.strategies.games.watched import no_news_from_flower
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, Room, make_messages_for
+from fl_audit.strategies.review.app import App, StandIns, loaded
+from fl_audit.strategies.review.capture import Caught
+from fl_audit.strategies.review.old_clients import is_of_old_interface, of_old_message, old_message
+from fl_audit.user_modules import import_function
+
+MOST_CLIENTS, MOST_ROUNDS = 2, 2
+"""Clients that train, and rounds that are played: two tell what repeats from one to the other."""
+_OFFER = (
+    "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
+    "FederatedDataset.load_partition where the app has none; it gets a partition and the number of partitions"
+)
+
+
+@dataclass(frozen=True)
+class OfClients:
+    """What came of a look into the clients."""
+
+    assessment: Assessment | None  # None where they could not train
+    unseen: str = ""  # why they could not, in words; empty where they could
+
+
+def look_into_clients(
+    app: App, caught: Caught, nodes: int, data: str | None, seconds: float, delta: float | None = None
+) -> OfClients:
+    """Have the clients of an app train in this process, and return what came of it.
+
+    Parameters
+    ----------
+    app, caught, nodes
+        The app, what its server would train with, and how many clients it sees.
+    data
+        The reviewer's data in the place of the app's, as `module:function`; None for the app's own.
+    seconds, delta
+        How long the clients may train, and the delta of the claim; None for that of their accountants.
+    """
+    try:
+        client = loaded(app, app.client, StandIns(app.directory))
+        if not isinstance(client, ClientApp):
+            return OfClients(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
+        with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
+            return OfClients(_looked(_Clients(app, client, nodes), caught, delta))
+    except _Late:
+        return OfClients(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
+    except (Exception, SystemExit) as error:
+        offer = "" if data else f"; where their data are missing, {_OFFER}"
+        return OfClients(None, f"clients could not train here ({in_a_line(error)}){offer}")
+
+
+class _Late(BaseException):
+    """Raised when the time of the clients is over."""
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def late(*_: object) -> NoReturn:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass
+class _Clients:
+    """Answers the messages of an app's server with its own clients."""
+
+    app: App
+    client: ClientApp
+    nodes: int
+    trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # by client and round
+    first: Message | None = None  # the first message that asked to train
+    dataset: Any = None  # the data set of the first engine
+    _contexts: dict[int, Context] = field(default_factory=dict)
+    _seats: dict[int, int] = field(default_factory=dict)  # the place of each client, by its node
+    _rounds: dict[int, int] = field(default_factory=dict)
+    _last: dict[str, Message] = field(default_factory=dict)  # the last reply to each kind of message
+    errors: list[str] = field(default_factory=list)
+
+    def answer(self, message: Message) -> Message | None:
+        """NamedEpsilon a message as the client that it is for."""
+        node, kind = message.metadata.dst_node_id, message.metadata.message_type
+        # Who is asked first sits first.
+        place = self._seats.setdefault(node, len(self._seats))
+        if place >= MOST_CLIENTS and kind.split(".")[0] in self._last:
+            return Message(deepcopy(self._last[kind.split(".")[0]].content), reply_to=message)
+        if kind.startswith("train") and self.first is None:
+            self.first = deepcopy(message)
+        try:
+            reply = self._answered(message, place, kind)
+        except Exception as error:
+            self.errors.append(in_a_line(error))
+            make_messages_for(RUN_ID, 1)
+            return Message(Error(code=0, reason="client failed"), reply_to=message)
+        self._last[kind.split(".")[0]] = reply
+        return reply
+
+    def _answered(self, message: Message, place: int, kind: str) -> Message:
+        context = self._contexts.setdefault(place, self.context(place))
+        if not kind.startswith("train"):
+            reply = self.call(message, context)
+            self._evaluated(place, reply)
+            return reply
+        recorder, number = Recorder(), self._rounds.get(place, 0) + 1
+        self._rounds[place] = number
+        with recorded(recorder):
+            reply = self.call(message, context)
+        self.trainings[place, number] = _training(recorder, reply, place, number)
+        if self.dataset is None:
+            self.dataset = recorder.dataset
+        return reply
+
+    def call(self, message: Message, context: Context) -> Message:
+        """Have the client app answer, in the old interface where it has that."""
+        make_messages_for(RUN_ID, message.metadata.dst_node_id)
+        try:
+            if is_of_old_interface(self.client):
+                return of_old_message(self.client(old_message(message), context), message)
+            return self.client(message, context)
+        finally:
+            make_messages_for(RUN_ID, 1)
+
+    def context(self, place: int) -> Context:
+        """Return a new context of a client."""
+        config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
+        return Context(
+            run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
+            run_config=UserConfig(self.app.config),
+        )  # fmt: skip
+
+    def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
+        """Return the training of the first client in its first round, once more from the start."""
+        assert self.first is not None, "a client was asked to train"
+        place = self._seats[self.first.metadata.dst_node_id]
+        with suppress(Enough), recorded(recorder):
+            reply = self.call(deepcopy(self.first), self.context(place))
+            return _training(recorder, reply, place, number)
+        return recorder.training(None, place, number)
+
+    def _evaluated(self, place: int, reply: Message) -> None:
+        """Note what a client reports of an evaluation."""
+        number = self._rounds.get(place, 0)
+        known = self.trainings.get((place, number))
+        if known is not None and reply.has_content():
+            left = replace(known.left, evaluation=_numbers(reply))
+            self.trainings[place, number] = replace(known, left=left)
+
+
+def _looked(clients: _Clients, caught: Caught, delta: float | None) -> Assessment:
+    rounds = min(caught.rounds, MOST_ROUNDS)
+    start = caught.start.copied().again(rounds, np.random.default_rng())
+    try:
+        start.played(Room(clients.nodes, clients.answer))
+    except Exception as error:
+        # The server goes on with what failing clients make of it, or not; what clients did is seen all the same.
+        clients.errors.append(f"{in_a_line(error)} at the server")
+    if not clients.trainings:
+        why = clients.errors[0] if clients.errors else "no client was asked to train"
+        raise InputError(why)
+    trainings = tuple(clients.trainings.values())
+    found = Evidence(trainings, caught.rounds, delta=delta)
+    unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
+    if not found.is_private:
+        return assess(fl_audit.clients.app.name, found, unseen)
+    repeated = (clients.trainings[min(clients.trainings)], clients.again(Recorder()))
+    again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
+    return assess(fl_audit.clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
+
+
+def _edited(clients: _Clients) -> Callable[[Recorder, Edit], RecordedTraining]:
+    def run(recorder: Recorder, edit: Edit) -> RecordedTraining:
+        recorder.edit = edit
+        return clients.again(recorder)
+
+    return run
+
+
+def _numbers(reply: Message) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for record in reply.content.metric_records.values():
+        found |= {name: float(value) for name, value in record.items() if isinstance(value, (int, float))}
+    return found
+
+
+def _training(recorder: Recorder, reply: Message, place: int, number: int) -> RecordedTraining:
+    if not reply.has_content():
+        raise InputError(f"a client answered with an error ({reply.error.reason or reply.error.code})")
+    arrays: dict[str, torch.Tensor] = {}
+    for record in reply.content.array_records.values():
+        arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+    left: WhatLeft = recorder.left_of(arrays, _numbers(reply), {})
+    return recorder.training(left, place, number)
+
+
+@contextmanager
+def _own_data(app: App, named: str | None) -> Iterator[None]:
+    """Put a reviewer's data in the place of the app's: of its function of the same name, and of Flower's data sets."""
+    if named is None:
+        yield
+        return
+    make, name = import_function(named, "--client-data"), named.rpartition(":")[2]
+    with ExitStack() as stack:
+        found = 0
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if file and Path(file).is_relative_to(app.directory) and callable(vars(module).get(name)):
+                stack.enter_context(patch.object(module, name, make))
+                found += 1
+        if not found:
+            stack.enter_context(patch.object(FederatedDataset, "__init__", _without_source))
+            stack.enter_context(patch.object(FederatedDataset, "load_partition", _partition_of(make)))
+            stack.enter_context(patch.object(FederatedDataset, "load_split", lambda *_, **__: make(0, 1)))
+        yield
+
+
+def _without_source(self: Any, *_: Any, **kwargs: Any) -> None:
+    self._partitioners_given = kwargs.get("partitioners") or {}
+
+
+def _partition_of(make: Callable[..., Any]) -> Callable[..., Any]:
+    def load_partition(self: Any, partition_id: int = 0, *_: Any, **__: Any) -> Any:
+        sizes = [getattr(one, "num_partitions", one) for one in self._partitioners_given.values()]
+        return make(partition_id, sizes[0] if sizes and isinstance(sizes[0], int) else partition_id + 1)
+
+    return load_partition

@@ -1,0 +1,192 @@
+"""Planted pitfalls are found and rightly named, and honest twins are not accused."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from fl_audit.local_training.assessment import Assessment, assess
+from fl_audit.local_training.evidence import Evidence
+from fl_audit.local_training.facts import WhatLeft
+from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.pitfalls import ABOUT, Found, Pitfall, Weight
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.zoo.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
+
+FEDERATED = {Pitfall.SHARED_NOISE, Pitfall.EXACT_COUNT, Pitfall.CLEAR_METRICS, Pitfall.CLEAR_EVALUATION}
+"""Pitfalls that show only where something leaves a client, or there are several."""
+OF_SIZE = {Pitfall.PRIVATE_SIZE}
+"""Pitfalls that are planted by the number of records."""
+QUICK = (Pitfall.NO_POISSON, Pitfall.OVER_NORM, Pitfall.SEEDED_NOISE)
+
+
+def _audited(train, example: Example, rounds: int = 1, records: int = 98) -> Assessment:
+    options = TrainingOptions(rounds, max(2, rounds))
+    return audit_training(train, "train", example.model(), example.dataset(0, records), options)
+
+
+def _names(assessment: Assessment) -> set[Pitfall]:
+    return {one.pitfall for one in assessment.found}
+
+
+def _held(pitfall: Pitfall, example: Example) -> None:
+    found = _audited(partial(PLANTED[pitfall], example), example)
+    assert pitfall in _names(found)
+    broken = {one.weight for one in found.found}
+    expected = {
+        Weight.BREAKS: Verdict.VIOLATED, Weight.DOUBT: Verdict.INCONCLUSIVE, Weight.NOTE: Verdict.CONSISTENT,
+    }  # fmt: skip
+    worst = next(weight for weight in Weight if weight in broken)
+    assert found.verdict is expected[worst]
+
+
+@pytest.mark.parametrize("pitfall", QUICK)
+def test_a_planted_pitfall_is_named(pitfall: Pitfall) -> None:
+    _held(pitfall, EXAMPLES[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("pitfall", PLANTED)
+def test_every_planted_pitfall_is_named(pitfall: Pitfall, example: Example) -> None:
+    _held(pitfall, example)
+
+
+def test_every_pitfall_is_planted_somewhere() -> None:
+    assert set(PLANTED) | FEDERATED | OF_SIZE == set(Pitfall)
+    assert set(ABOUT) == set(Pitfall)
+    assert len(PLANTED) >= 25
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_twin_is_not_accused(name: str, example: Example) -> None:
+    found = _audited(partial(HONEST[name], example), example)
+    assert found.found == ()
+    assert found.verdict is Verdict.CONSISTENT
+
+
+def _small(model: nn.Module, dataset: TensorDataset) -> nn.Module:
+    engine, private, optimizer, loader = made(model, dataset)
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(private(inputs), labels).backward()
+        optimizer.step()
+    engine.get_epsilon(1e-3)
+    return model
+
+
+def _small_data(seed: int, records: int = 98) -> TensorDataset:
+    source = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(records, 5, generator=source)
+    return TensorDataset(inputs, torch.randint(3, (records,), generator=source))
+
+
+def _accused(seeds: range) -> list[tuple[int, tuple[Found, ...]]]:
+    found = []
+    for seed in seeds:
+        came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(seed), TrainingOptions(1, 2))
+        found += [(seed, came.found)] if came.found or came.verdict is not Verdict.CONSISTENT else []
+    return found
+
+
+def test_few_honest_trainings_are_not_accused() -> None:
+    assert _accused(range(5)) == []
+
+
+@pytest.mark.long
+def test_many_honest_trainings_are_not_accused() -> None:
+    assert _accused(range(150)) == []
+
+
+def test_a_size_that_shows_is_named() -> None:
+    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingOptions(1, 2))
+    assert Pitfall.PRIVATE_SIZE in _names(came)
+    # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
+    assert next(one.schedule for one in came.evidence.replays) == (("expected batch", 20.0, 19.0),)
+
+
+def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
+    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), TrainingOptions(3, 3))
+    assert _names(came) == {Pitfall.FRESH_ACCOUNTANT, Pitfall.CLAIMED_EPSILON}
+    assert came.composed is not None
+    assert came.composed.steps == ((1.0, 0.2, 15),)
+
+
+def test_an_accountant_that_goes_on_is_not_accused() -> None:
+    kept = []
+
+    def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
+        engine, private, optimizer, loader = made(model, dataset)
+        engine.accountant.history = list(kept)
+        for inputs, labels in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(private(inputs), labels).backward()
+            optimizer.step()
+        kept[:] = engine.accountant.history
+        engine.get_epsilon(1e-3)
+        return model
+
+    # One with the rounds of a federation: replays would go on counting.
+    trainings = []
+    for number in (1, 2, 3):
+        recorder = Recorder()
+        with recorded(recorder):
+            train(nn.Linear(5, 3), _small_data(0))
+        trainings.append(recorder.training(None, 0, number))
+    assert assess("app", Evidence(tuple(trainings), 3)).found == ()
+
+
+def _client(seed: int | None, left: WhatLeft, client: int):
+    recorder = Recorder()
+    with recorded(recorder):
+        if seed is not None:
+            torch.manual_seed(seed)
+        _small(nn.Linear(5, 3), _small_data(client))
+    return recorder.training(left, client, 1)
+
+
+def test_what_two_clients_share_and_send_is_named() -> None:
+    state = torch.get_rng_state()
+    lefts = [WhatLeft({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)]
+    shared = Evidence(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
+    torch.set_rng_state(state)
+    names = _names(assess("app", shared))
+    assert names >= FEDERATED
+    public = [WhatLeft({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
+    apart = Evidence(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
+    assert _names(assess("app", apart)) == set()
+
+
+def test_claims_of_a_user_are_about_all_rounds_and_persons() -> None:
+    options = TrainingOptions(2, 2, epsilon=1.0, delta=1e-3, records_per_user=2)
+    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), options)
+    assert Pitfall.CLAIMED_EPSILON in _names(came)
+    assert came.of_users is not None
+    assert came.composed is not None
+    assert came.of_users.epsilon > came.composed.epsilon
+
+
+def test_a_training_without_opacus_is_not_audited() -> None:
+    def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(dataset.tensors[0]), dataset.tensors[1]).backward()
+        optimizer.step()
+        return model
+
+    came = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingOptions())
+    assert (came.verdict, came.found) == (Verdict.NOT_AUDITED, ())
+
+
+@pytest.mark.long
+def test_ghosts_without_gradients_of_records_are_replayed_all_the_same() -> None:
+    example = EXAMPLES[0]
+    came = _audited(partial(HONEST["ghost clipping"], example), example)
+    assert [one.others for one in came.evidence.replays] == [None] * 3
+    assert all(one.is_kept for one in came.evidence.replays)

@@ -1,0 +1,122 @@
+"""A review looks into clients that train with Opacus, and gives one verdict for both sides."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from review.apps import write_app
+
+from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.capture import catch
+from fl_audit.strategies.review.clients import OfClients, look_into_clients
+from fl_audit.verdict.verdict import Verdict
+
+SERVER = """
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    torch.manual_seed(0)
+    FedAvg(fraction_evaluate=0.0).start(grid, ArrayRecord(torch.nn.Linear(5, 3).state_dict()), num_rounds=2)
+"""
+CLIENT = """
+import json
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from opacus import PrivacyEngine
+from torch.utils.data import DataLoader, TensorDataset
+
+app = ClientApp()
+
+
+def load_data(partition, partitions):
+    {load}
+
+
+@app.train()
+def train(message, context):
+    net = torch.nn.Linear(5, 3)
+    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    engine = PrivacyEngine(accountant="rdp")
+    {before}
+    dataset = load_data(context.node_config["partition-id"], context.node_config["num-partitions"])
+    private, optimizer, loader = engine.make_private(
+        module=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=20), noise_multiplier=1.0, max_grad_norm=1.0, {asked}
+    )
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(private(inputs), labels).backward()
+        optimizer.step()
+    epsilon = engine.get_epsilon(1e-3)
+    context.state["spent"] = ConfigRecord({{"history": json.dumps(engine.accountant.history)}})
+    metrics = MetricRecord({{"epsilon": epsilon, "num-examples": {count}}})
+    return Message(RecordDict({{"arrays": ArrayRecord(net.state_dict()), "metrics": metrics}}), reply_to=message)
+"""
+DATA = "return TensorDataset(torch.randn(98, 5), torch.randint(3, (98,)))"
+KEPT = (
+    'engine.accountant.history = [tuple(one) for one in json.loads(context.state["spent"]["history"])]'
+    ' if "spent" in context.state else []'
+)
+
+
+def _looked(directory: Path, name: str, data: str | None = None, seconds: float = 120.0, **parts: str) -> OfClients:
+    usual = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
+    app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | parts))))
+    return look_into_clients(app, catch(app, 3, StandIns(app.directory)), 3, data, seconds)
+
+
+def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
+    found = _looked(tmp_path, "clients_honest").assessment
+    assert found is not None
+    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert len(found.evidence.by_client) == 2
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "pitfall"),
+    [
+        ({"before": "pass"}, Pitfall.FRESH_ACCOUNTANT),
+        ({"asked": "poisson_sampling=False"}, Pitfall.NO_POISSON),
+        ({"before": f"{KEPT}\n    torch.manual_seed(3)"}, Pitfall.SHARED_NOISE),
+        ({"count": "len(dataset)"}, Pitfall.EXACT_COUNT),
+    ],
+)
+def test_pitfalls_of_clients_are_named(tmp_path: Path, parts: dict[str, str], pitfall: Pitfall) -> None:
+    found = _looked(tmp_path, f"clients_{pitfall.name.lower()}", **parts).assessment
+    assert found is not None
+    assert pitfall in {one.pitfall for one in found.found}
+
+
+def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = {"load": 'raise FileNotFoundError("no data here")'}
+    found = _looked(tmp_path, "clients_without", **missing)
+    assert found.assessment is None
+    assert "no data here" in found.unseen
+    assert "--client-data my_data:load_data" in found.unseen
+    head = "import torch\nfrom torch.utils.data import TensorDataset\n"
+    mine = f"{head}\n\ndef load_data(partition, partitions):\n    {DATA}\n"
+    (tmp_path / "my_data.py").write_text(mine)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helped = _looked(tmp_path, "clients_helped", "my_data:load_data", **missing).assessment
+    assert helped is not None
+    assert helped.verdict is Verdict.CONSISTENT
+
+
+def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
+    slow = {"load": f"import time\n    time.sleep(20)\n    {DATA}"}
+    found = _looked(tmp_path, "clients_slow", seconds=1.0, **slow)
+    assert found.assessment is None
+    assert "within 1 s" in found.unseen
