@@ -127,8 +127,9 @@ class Asked:
         told = None if game.public.randomiser is None else told_by(game, self.client, self.draws)
         taking_part = None
         if Key.PARTICIPATION in self.config:
-            records = len(game.shards[self.client])
-            taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), records)
+            units = len(game.units_of(self.client))
+            taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), units)
+            taking_part = game.by_record(self.client, taking_part)
         return Task(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:

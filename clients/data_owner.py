@@ -53,7 +53,7 @@ def contribute_members(game: Game, client: int, task: Task, membership: Membersh
     """
     whole = game.shard(client) if task.told is None else task.told.shard
     match game.unit:
-        case Unit.RECORD:
+        case Unit.RECORD | Unit.USER:
             present = game.present(client, membership)
             if task.taking_part is not None:
                 present &= task.taking_part
@@ -71,7 +71,7 @@ def contribute_members(game: Game, client: int, task: Task, membership: Membersh
 def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tuple[Contributed, Floats]:
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 
-    Where records are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
+    Where units are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
 
     Parameters
     ----------
@@ -83,14 +83,20 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
     present, absent = differing_contributions(game, task.models, task.moment, told)
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
+    ours, other, within = present.within, absent.within, None
+    if ours is not None and other is not None:
+        within = torch.where(bits, ours, other)
     if task.taking_part is not None:
-        chosen = chosen * torch.from_numpy(task.taking_part[:, own]).to(chosen.device)
+        chosen = chosen * torch.from_numpy(task.taking_part[:, own[:1]]).to(chosen.device)
+        if within is not None:
+            within = torch.where(torch.from_numpy(task.taking_part[:, own[0]]).to(within.device), within, 0.5)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(game.honest_shard(game.victim).labels) == 0:
-        ours, other = present.within, absent.within
-        within = None if ours is None or other is None else torch.where(bits, ours, other)
         return Contributed(chosen, within), sensitivity
-    return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
+    others = contribute(game, game.victim, task)
+    if within is not None and others.within is not None:
+        within = within + others.within - 0.5  # one half stands for no bit
+    return Contributed(others.total + chosen, within), sensitivity
 
 
 def with_noise(game: Game, total: torch.Tensor, draws: OwnDraws, server_round: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ class Unit(StrEnum):
     """Whose data make the difference."""
 
     RECORD = "record"
+    USER = "user"  # a person with all of their records
     CLIENT = "client"
 
 
@@ -24,6 +25,8 @@ class Adjacency(StrEnum):
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"
+    ADD_REMOVE_USER = "add-remove-user"
+    REPLACE_USER = "replace-user"
     ADD_REMOVE_CLIENT = "add-remove-client"
     REPLACE_CLIENT = "replace-client"
 
@@ -79,9 +82,9 @@ class CraftedRecord:
 class NeighbourPair:
     """The unit by which D and D' differ."""
 
-    index: int  # position in D of the differing record x, or number of the differing client
-    # Position in the outside pool of the record x' that takes its place, or number of the shard that stands in for the
-    # client; None where the unit is removed.
+    index: int  # position in D of the differing record x, or number of the differing user or client
+    # Position in the outside pool of the record x' that takes its place, number of the user outside D who takes the
+    # place of the user, or number of the shard that stands in for the client; None where the unit is removed.
     replacement: int | None
     crafted: CraftedRecord | None = None  # what stands in D as x, in the place of the data's record; None leaves that
     opposite: CraftedRecord | None = None  # what takes the place of x in D', where it is in no data set either, or None

@@ -98,7 +98,8 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
     else:
         _ask(grid, game, [known[client] for client in _first_needed(game)])
     colluders = {insider: game.colluders(insider) for insider in game.insiders}
-    return Roster(known, game.holders, colluders, game.shards, game.units)
+    shards = tuple(game.units_of(client) for client in range(len(game.shards)))
+    return Roster(known, game.holders, colluders, shards, game.units)
 
 
 def _first_needed(game: Game) -> list[int]:

@@ -58,16 +58,16 @@ class SeededChallenger:
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which of a client's records take part in a round, (worlds, records): a Poisson sample.
+        """Return which of a client's records, or users, take part in a round, (worlds, records): a Poisson sample.
 
-        Each record takes part on its own. Keyed by seed, world, round and client.
+        Each takes part on its own. Keyed by seed, world, round and client.
 
         Parameters
         ----------
         worlds, server_round, client, records
-            Numbers of the worlds, the round, from 1, and the number of the client with that of its records.
+            Numbers of the worlds, the round, from 1, and the number of the client with that of its records or users.
         sampling_rate
-            Probability that a record takes part, in (0, 1].
+            Probability that one takes part, in (0, 1].
         """
         sources = self._sources(Purpose.RECORD_SAMPLING, worlds, server_round, client)
         return np.stack([source.random(records) < sampling_rate for source in sources])
@@ -171,10 +171,10 @@ def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, ser
     """Return in which worlds the differing unit takes part in a round that is sampled, (worlds,)."""
     rate = game.public.law.sampling_rate
     match game.unit:
-        case Unit.RECORD:
-            shard = game.shards[game.victim]
-            drawn = challenger.participation(batch.worlds, server_round, game.victim, len(shard), rate)
-            return drawn[:, int(np.flatnonzero(shard == game.target)[0])]
+        case Unit.RECORD | Unit.USER:
+            units = game.units_of(game.victim)
+            drawn = challenger.participation(batch.worlds, server_round, game.victim, len(units), rate)
+            return drawn[:, int(np.flatnonzero(units == game.target)[0])]
         case Unit.CLIENT:
             everybody = challenger.client_participation(batch.worlds, server_round, game.public.clients, rate)
             return everybody[:, game.victim]

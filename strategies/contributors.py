@@ -31,7 +31,7 @@ class Roster:
     nodes: Sequence[int]  # node id of each partition
     targets: Mapping[int, tuple[int, ...]]  # the targets of the game that a partition holds, of those that hold any
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
-    shards: tuple[Integers, ...]  # which units each partition holds: indices of records of D, or the client itself
+    shards: tuple[Integers, ...]  # which units each partition holds: records of D, users, or the client itself
     units: int  # number of all units
 
     @property
@@ -93,7 +93,7 @@ def _without_canaries(
             return Call(tuple(AskedClient(client) for client in clients))
         case FixedCohort() as cohorts, _:
             return Call(tuple(AskedClient(int(client)) for client in cohorts.members(public.data_seed, server_round)))
-        case PoissonSampling(rate), Unit.RECORD:
+        case PoissonSampling(rate), Unit.RECORD | Unit.USER:
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[AskedClient]()
             for client, shard in enumerate(roster.shards):
                 drawn = challenger.participation(batch.worlds, server_round, client, len(shard), rate)
@@ -120,6 +120,7 @@ class ReceivedContribution:
     # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
     longest: Floats | float = np.inf
     half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a world
+    users: int = 0  # where users are units, how many of them it holds, each of whom has a bit; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the sum that it holds, checked."""
@@ -161,8 +162,11 @@ def receive(
         if law.is_adaptive:
             own_shape = (worlds if one.rows is None else len(one.rows),)
             said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
-            # One half is that of a client who contributes nothing: centred it is 0.
+            # One half is that of a client who contributes nothing: centred it is 0. Of users there is a bit for each.
             accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
+            if one.users:
+                accepted = tuple(0.5 * np.arange(1 - one.users, 1 + one.users + 1))
+                named = f"half of the whole numbers from {1 - one.users} to {1 + one.users}"
             if not np.isin(said, accepted).all():
                 who = f"round {server_round}: client {one.client}"
                 raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")

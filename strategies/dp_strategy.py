@@ -198,7 +198,8 @@ class DPStrategy(Strategy):
         for one in self._calls[batch.name].asked:
             reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
             half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
-            contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits))
+            users = len(self.roster.shards[one.client]) if self.public.law.unit is Unit.USER else 0
+            contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 

@@ -1,6 +1,7 @@
 """A table of patients with several rows: all commands and the report say what a claim about records does not cover."""
 
 import json
+import re
 import shlex
 from io import StringIO
 from pathlib import Path
@@ -14,13 +15,15 @@ from typer.testing import CliRunner
 from fl_audit.adjacency import Unit
 from fl_audit.audits.common.sections_promise import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
-from fl_audit.experiments.runs.cautions import cautions_of
+from fl_audit.experiments.runs.cautions import cautions_of, most_records
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.federation.game import load_game
+from fl_audit.federation.game_records import split_of
 from fl_audit.report.finding import RunContents
 
 ROWS, PATIENTS = 300, 80
@@ -55,13 +58,17 @@ def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed(
     assert told in first
     assert told in said_by("check", "audit.toml", "--no-probe")
     advice = first.partition("it is a feature; ")[2].partition(" protects all rows")[0]
-    assert advice == "--owner patient_id --strategy dp-fedavg --adjacency replace-client"
+    assert advice == "--user patient_id --adjacency replace-user"
     said = said_by("init", *FLAGS, *shlex.split(advice), "--force")
     assert "look at" not in said
     config = load_config(Path("audit.toml"))
-    assert config.privacy.adjacency.unit is Unit.CLIENT
-    held = [len(shard) for shard in load_game(resolve(config).public).shards]
-    assert max(held) > 1
+    assert config.privacy.adjacency.unit is Unit.USER
+    public = resolve(config).public
+    assert public.users < public.records
+    # The column alone says it too, and the promise is made for as many as there are users.
+    assert "users: " in said_by("init", *FLAGS, "--user", "patient_id", "--force")
+    assert load_config(Path("audit.toml")).privacy == config.privacy
+    assert config.privacy.delta == pytest.approx(0.1 / public.users, rel=0.5)
 
 
 def test_the_settings_that_check_and_run_name_mend_it_too() -> None:
@@ -73,6 +80,53 @@ def test_the_settings_that_check_and_run_name_mend_it_too() -> None:
     )
     Path("audit.toml").write_text(text)
     assert cautions_of(resolve(load_config(Path("audit.toml"), changed))) == ()
+
+
+def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() -> None:
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--adjacency", "add-remove-record")
+    plan = resolve(load_config(Path("audit.toml")))
+    persons = np.unique(split_of(plan.public).inside.user, return_counts=True)[1]
+    told = f"one record is not one person: {len(persons)} users have the 150 records that train, up to {persons.max()}"
+    assert told in said
+    assert most_records(plan) == persons.max()
+    advice = said.partition("records of a user; ")[2].partition(" does ")[0]
+    assert advice == "--adjacency add-remove-user"
+    again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
+    assert "look at" not in again
+    assert most_records(resolve(load_config(Path("audit.toml")))) == 1
+
+
+def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
+    advice = said.partition("records of a user; ")[2].partition(" does ")[0]
+    assert advice == "--strategy dp-fedsgd --adjacency replace-user"
+    assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
+
+
+def test_patients_of_several_hospitals_are_refused_with_the_option_that_mends_it() -> None:
+    table = pd.read_csv("hospital.csv")
+    table.assign(hospital=np.arange(ROWS) % 3).to_csv("hospital.csv", index=False)
+    flags = ("init", *FLAGS, "--user", "patient_id", "--owner", "hospital")
+    refused = CliRunner().invoke(app, list(flags))
+    assert isinstance(refused.exception, InputError)
+    assert re.search(r"^\d+ of \d+ users have records at several clients", str(refused.exception))
+    assert "--user-across-clients first gives each" in str(refused.exception)
+    assert "users: " in said_by(*flags, "--user-across-clients", "first")
+    public = resolve(load_config(Path("audit.toml"))).public
+    game = load_game(public)
+    assert public.clients == 3
+    assert sum(len(game.units_of(client)) for client in range(3)) == public.users
+
+
+def test_visits_of_users_are_no_persons_of_their_own() -> None:
+    table = pd.read_csv("hospital.csv")
+    half = table.groupby("patient_id").cumcount() // 2
+    table.assign(visit_id=table["patient_id"].rank(method="dense").astype(int) * 10 + half).to_csv(
+        "hospital.csv", index=False
+    )
+    said = said_by("init", *FLAGS, "--user", "patient_id")
+    assert "visit_id" in said
+    assert "so it looks like an identifier, and is a feature; --drop visit_id leaves it out" in said
 
 
 def test_with_an_owner_one_record_is_still_not_one_person() -> None:

@@ -197,7 +197,7 @@ def test_all_settings_that_are_remedies_are_tried_here() -> None:
     """A remedy with a new key needs a case above, and an option of `init`."""
     keys = {key for path, text in sources() for key in re.findall(r'Remedy\(\s*"([a-z-]+)"', text)}
     # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
-    elsewhere = {"adjacency", "owner", "partition", "strategy", "test-records"}
+    elsewhere = {"adjacency", "user", "user-across-clients", "partition", "strategy", "test-records"}
     assert keys - elsewhere <= set(TABLE_OPTIONS)
     tried = "axes decimal drop encoding ignore-case image-size max-levels missing sheet skip-lines unique"
     assert keys == {*tried.split(), *elsewhere}

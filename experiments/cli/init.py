@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.data.names import RecordAxes
+from fl_audit.data.names import AcrossClients, RecordAxes
 from fl_audit.errors import InputError, expanded_path, require, require_number
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
@@ -38,6 +38,13 @@ def init(
     ] = None,
     label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
     owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None,
+    user: Annotated[
+        str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
+    ] = None,
+    user_across_clients: Annotated[
+        str | None,
+        option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),
+    ] = None,
     drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None,
     missing: Annotated[
         list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
@@ -71,7 +78,7 @@ def init(
     strategy: Annotated[
         str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
     ] = None,
-    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records]")] = None,
+    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None,
     worlds: Annotated[int, option("W", "How often the game is played.")] = 200,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
@@ -104,7 +111,13 @@ def init(
     if target is None:
         target, value = _asked_target()
     data_place = None if data_dir is None else str(data_dir.absolute())
-    table: dict[str, Any] = {"data-dir": data_place, "owner": owner, "drop": drop or None}
+    table: dict[str, Any] = {
+        "data-dir": data_place,
+        "owner": owner,
+        "user": user,
+        "user-across-clients": user_across_clients,
+        "drop": drop or None,
+    }
     # No word is needed for empty cells, and None means that no record is left out.
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}

@@ -18,6 +18,7 @@ from fl_audit.experiments.cli.init import init, settings
 from fl_audit.experiments.cli.options import PlainCommand, PlainGroup, option, switch
 from fl_audit.experiments.cli.promise import account, calibrate
 from fl_audit.experiments.cli.run import demo, replay, report, run
+from fl_audit.experiments.cli.sign import sign, verify
 from fl_audit.experiments.cli.strategy import live, review, strategy
 from fl_audit.experiments.cli.sweep import reproduce, sweep
 from fl_audit.experiments.cli.training import training
@@ -29,7 +30,7 @@ Exit status:
   0    done; of run, demo and report: whatever the verdict is
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
-  4    violated, with --fail-on-violation; of replay: it does not agree
+  4    violated, with --fail-on-violation; of replay and verify: it does not agree
   5    of account --ledger: the budget is spent
   130  interrupted; the line says which command goes on, if any does
 """
@@ -87,7 +88,8 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
 
 _COMMANDS = (
     *(demo, init, check, run, replay, report, compare, export, sweep, settings, datasets),
-    *(calibrate, account, bound, epsilon_star, strategy, review, training, live, reproduce),
+    *(sign, verify, calibrate, account, bound, epsilon_star),
+    *(strategy, review, training, live, reproduce),
 )
 for _command in _COMMANDS:
     # The list of commands would cut a sentence short where there is no shorter one.

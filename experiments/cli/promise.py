@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
-RateOption = Annotated[float, option("Q", "Poisson sampling rate of records or clients, in (0, 1].")]
+RateOption = Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")]
 SensitivitiesOption = Annotated[
     str,
     option(
@@ -288,7 +288,7 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
         )
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
-        likely = f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others"
+        likely = f"Of {defaults.CANDIDATES:,} equally likely {best.adjacency.unit}s an attacker who knows all others"
         print(f"{likely} names the right one with probability at most {named:.2g}.")
     for name, _, remark in rows:
         if remark:

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifiers import most_personal
 from fl_audit.data.names import PartitionScheme
-from fl_audit.data.partition import Split, select_records
+from fl_audit.data.partition import Split
 from fl_audit.data.records import Caution, Identifier, Source, some
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.game import load_game
+from fl_audit.federation.game_records import split_of
 
 ENOUGH_FOR_A_RATE = 30
 """With fewer records a share is off by 18 percentage points or more, one time in twenty."""
@@ -27,8 +29,7 @@ def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
     plan
         The resolved plan.
     """
-    source, data = load_source(plan.public.data), plan.config.data
-    split = select_records(source, data.records, data.test_records, data.seed)
+    source, split = load_source(plan.public.data), split_of(plan.public)
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
     return (*of_data, *(Caution(text) for text in load_game(plan.public).model.cautions))
 
@@ -45,68 +46,104 @@ def report_lines(plan: AuditPlan) -> tuple[str, ...]:
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return how many records the person with most has, by the owner column or those that look like one; else 1.
+    """Return how many records the person with most has, by the user or owner column or those that look like one.
+
+    It is 1 where nobody has several, as far as columns tell, or where users are units, with all of their records.
 
     Parameters
     ----------
     plan
         The resolved plan.
     """
-    source, data = load_source(plan.public.data), plan.config.data
-    owner = select_records(source, data.records, data.test_records, data.seed).inside.owner
-    owned = 1 if owner is None else int(np.bincount(owner).max())
+    if plan.public.law.unit is Unit.USER:
+        return 1
+    source, inside = load_source(plan.public.data), split_of(plan.public).inside
+    persons = inside.owner if inside.user is None else inside.user
+    owned = 1 if persons is None else int(np.bincount(persons).max())
     return max(owned, *(one.most for one in source.identifiers), 1)
 
 
 def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[Caution]:
-    """Yield warnings of persons with several records, by the owner column or by columns that look like one."""
+    """Yield warnings of persons with several records, by user and owner columns or by columns that look like one."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.law.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
-    if not together:
+    by_user = unit is Unit.USER
+    if split.inside.user is not None:
+        yield from _of_users(plan, split.inside.user, unit)
+    elif not together:
         yield from _of_owners(plan, split, unit)
-    persons = most_personal(source.identifiers, "owner" if owned else None)
+    known = "user" if split.inside.user is not None else "owner" if owned else None
+    persons = most_personal(source.identifiers, known)
     for one in source.identifiers:
         if one.most == 1:
             drop = Remedy("drop", (one.name,))
             found = f"{one.name}: another value in each of {one.rows:,} rows, which only names or numbers the record"
             yield Caution(f"{found}; {drop} leaves it out, else it is a feature", (drop,))
-        elif together and one.within_owner:
+        elif (together and one.within_owner) or (by_user and one.within_user):
             drop = Remedy("drop", (one.name,))
             found = f"{_numbers(one)}, so it looks like an identifier, and is a feature"
             yield Caution(f"{found}; {drop} leaves it out", (drop,))
         else:
-            yield _unprotected(one, unit, plan.public.law.adjacency, is_owner=one is persons)
-    if source.possible_identifiers:
-        yield _perhaps_persons(source.possible_identifiers, unit, plan.public.law.adjacency)
+            yield _unprotected(one, plan, is_person=one is persons)
+    if source.possible_identifiers and not by_user:
+        yield _perhaps_persons(source.possible_identifiers, plan)
 
 
 def _numbers(one: Identifier) -> str:
     return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
 
 
-def _unprotected(one: Identifier, unit: Unit, adjacency: Adjacency, is_owner: bool) -> Caution:
+def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> Caution:
     """Return a warning of persons with several records whom the promise does not protect."""
+    unit = plan.public.law.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
-    if not is_owner:
+    if not is_person:
         drop = Remedy("drop", (one.name,))
         return Caution(f"{found}; {drop} leaves it out", (drop,), in_report=True)
-    remedies = (Remedy("owner", one.name), *_as_clients(adjacency))
+    remedies = (Remedy("user", one.name), *_as_users(plan))
     return Caution(f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True)
 
 
-def _perhaps_persons(columns: Sequence[Identifier], unit: Unit, adjacency: Adjacency) -> Caution:
+def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> Caution:
     """Return a question about columns that number persons, or are amounts: one for all of them."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]
-    remedies = (Remedy("owner", columns[0].name), *_as_clients(adjacency))
-    claim = f"a claim about {unit}s does not protect a person with several"
+    remedies = (Remedy("user", columns[0].name), *_as_users(plan))
+    claim = f"a claim about {plan.public.law.unit}s does not protect a person with several"
     does = f"{settings_text(remedies)} protects all rows of each together"
     if len(columns) == 1:
         asked = f"if they number persons, {claim}, and {does}; if they are amounts, there is nothing to do"
     else:
         asked = f"where they number persons, {claim}, and with the name of that column {does}; amounts need nothing"
     return Caution(f"{some(counted)}: {asked}", remedies)
+
+
+def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
+    """Return the settings that promise something to users, whose column is named."""
+    relation = Adjacency(f"{plan.public.law.adjacency.relation}-{Unit.USER}")
+    # Clients that train by themselves clip what they send, and not what each of their users adds to it.
+    sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
+    return *sums, Remedy("adjacency", relation.value, "privacy")
+
+
+def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[Caution]:
+    """Yield a warning of users with several records, where they are known and no units."""
+    counts = np.unique(user, return_counts=True)[1]
+    most = int(counts.max())
+    if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
+        return
+    held = f"{len(counts):,} users have the {len(user):,} records that train, up to {most:,} each"
+    several = "one record is not one person" if unit is Unit.RECORD else "clients are not the users"
+    remedies = _as_users(plan)
+    claim = f"and the claim protects one {unit}, not all records of a user"
+    yield Caution(f"{several}: {held}, {claim}; {settings_text(remedies)} does", remedies, in_report=True)
+
+
+def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
+    """Return whether clients are units and no user has records at several: what protects a client protects a user."""
+    shards = load_game(plan.public).shards
+    return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:

@@ -4,8 +4,10 @@ from fractions import Fraction
 from math import ceil
 from typing import assert_never
 
+from fl_audit.adjacency import Unit
 from fl_audit.arrays import Integers
-from fl_audit.data.partition import Split, partition_records
+from fl_audit.data.partition import Split, partition_records, user_shards, users_of
+from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
@@ -49,7 +51,8 @@ def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
     training = config.training
     match training.strategy:
         case "dp-fedsgd":
-            return contribution.RecordGradients()
+            is_of_users = config.privacy.adjacency.unit is Unit.USER
+            return contribution.UserGradients() if is_of_users else contribution.RecordGradients()
         case "dp-fedavg":
             return contribution.LocalTraining(_schedule(training))
         case "dp-sgd-clients":
@@ -96,8 +99,22 @@ def _participation(config: RunConfig) -> contribution.Participation:
     return contribution.Everybody() if cohort == clients else contribution.FixedCohort(cohort, clients)
 
 
+def units_of(records: Records) -> int:
+    """Return how many users some records have."""
+    return int(users_of(records).max()) + 1
+
+
+def _records_or_users(config: RunConfig) -> int:
+    """Return how many units D has where clients send sums over records or users."""
+    if config.privacy.adjacency.unit is not Unit.USER:
+        return config.data.records
+    users = config.data.users
+    assert users is not None, "a resolved configuration names the number of users"
+    return users
+
+
 def denominator_of(config: RunConfig) -> float:
-    """Return n: the records, or the clients, that take part in a round on average."""
+    """Return n: the records, the users or the clients that take part in a round on average."""
     participation = _participation(config)
     if isinstance(participation, contribution.FixedCohort):
         return float(participation.size)
@@ -105,7 +122,7 @@ def denominator_of(config: RunConfig) -> float:
         case "dp-fedavg" | "dp-sgd-clients":
             return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
         case "dp-fedsgd":
-            return float(sampling_rate(config) * config.data.records)
+            return float(sampling_rate(config) * _records_or_users(config))
         case _:
             assert_never(config.training.strategy)
 
@@ -144,20 +161,20 @@ def _bands(config: RunConfig) -> int:
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
-    """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
+    """Return q, the probability with which a record or user takes part in a round: just the number that was written.
 
-    Raises `InputError` if a round is to have more records than there are.
+    Raises `InputError` if a round is to have more of them than there are.
     """
-    training, records = config.training, config.data.records
+    training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
         return Fraction(str(training.sampling_rate or 1))
-    batch = training.expected_batch
-    require(batch <= records, f"expected-batch is {batch} of {records} records: accepted are 1 to {records}")
-    return Fraction(batch, records)
+    batch, units = training.expected_batch, _records_or_users(config)
+    require(batch <= units, f"expected-batch is {batch} of {units} {noun}: accepted are 1 to {units}")
+    return Fraction(batch, units)
 
 
 def rounds_of(config: RunConfig) -> int:
-    """Return k, the number of rounds: as many as it takes that a record takes part `epochs` times on average."""
+    """Return k, the number of rounds: as many as let a record or user take part `epochs` times on average."""
     training = config.training
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
@@ -180,6 +197,9 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)
+    if config.privacy.adjacency.unit is Unit.USER:
+        scheme = data.partition, parameters, data.seed
+        return user_shards(inside, clients_of(config), *scheme, data.user_across_clients)
     return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)
 
 

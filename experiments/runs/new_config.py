@@ -12,6 +12,8 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
@@ -29,7 +31,7 @@ _MOST_RECORDS = 1000
 _MOST_MENDED = 30  # refusals, one after the other, that are mended on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
-    "data": ("drop", "missing", "decimal", "owner"),
+    "data": ("drop", "missing", "decimal", "owner", "user"),
     "model": ("seed",),
     "training": ("sampling-rate", "strategy"),
     "privacy": ("sensitivity", "noise"),
@@ -38,10 +40,11 @@ _ALSO = {
 }
 """Settings that many want next: they stand there commented out."""
 TABLE_OPTIONS = (
-    *("owner", "drop", "missing", "separator", "decimal", "encoding", "skip-lines", "sheet", "axes", "image-size"),
-    *("grey", "max-levels", "ignore-case", "unique", "label"),
+    *("owner", "user", "user-across-clients", "drop", "missing", "separator", "decimal", "encoding", "skip-lines"),
+    *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
 )
 """Settings of [data] that are options of `init`."""
+_NOT_READ = ("name", "data-dir", "user-across-clients")  # what says nothing of how a file is read
 _AS_CLIENTS = ("partition", "strategy", "adjacency")  # settings that options of `init` follow, or stand for
 _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 _EXAMPLES = {
@@ -49,6 +52,7 @@ _EXAMPLES = {
     "data.missing": ["?"],
     "data.decimal": ",",
     "data.owner": "hospital",
+    "data.user": "patient",
     "training.sampling-rate": 0.1,
     "run.seed": 0,
     "run.worlds-per-batch": 50,
@@ -68,7 +72,7 @@ class Wishes:
     delta: float | None = None  # delta of the promise; None is a tenth of 1 / records
     worlds: int = 200  # how often the game is played
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
-    adjacency: str | None = None  # how neighbours differ; None follows from the strategy
+    adjacency: str | None = None  # how neighbours differ; None follows from users and strategy
     strategy: str | None = None  # how clients train; None follows from the adjacency
 
 
@@ -158,14 +162,15 @@ def _flags(name: str, value: Any) -> list[str]:
 
 def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     data = _data(wishes)
-    options = [(key, value) for key, value in data.items() if key not in ("name", "data-dir")]
+    options = [(key, value) for key, value in data.items() if key not in _NOT_READ]
     given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
     place = data_directory(data.get("data-dir"))
     source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
     pool = len(source.pool)
     require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
     # What was found of the file is written down, so that it can be seen and changed.
-    values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool)
+    users = None if source.pool.user is None else len(np.unique(source.pool.user))
+    values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
     plan = resolve(parse_config(values))
     require_playable(plan)
     if "path" in values["data"]:
@@ -175,6 +180,8 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every world trains on all of them again"
     share = f"records: {records:,} of {pool:,} train, {halved if 2 * records >= pool - 1 else most}"
+    if plan.public.users:
+        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {halved}"
     # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *cautions_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
@@ -195,14 +202,16 @@ def data_name(data: str) -> str:
     return "npz" if path.suffix == ".npz" else "csv"
 
 
-def _values(wishes: Wishes, data: Mapping[str, Any], pool: int) -> dict[str, dict[str, Any]]:
+def _values(wishes: Wishes, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = min(_MOST_RECORDS, pool // 2)
     owned = "owner" in data
-    number = min(10, records // 2) if wishes.clients is None else wishes.clients
-    clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
-    tenth = 0.1 / records
     adjacency, strategy = _promised_to(wishes)
+    is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
+    units = max(1, users * records // pool) if users is not None and is_of_users else records
+    number = min(10, units // 2) if wishes.clients is None else wishes.clients
+    clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
+    tenth = 0.1 / units
     noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
@@ -227,6 +236,8 @@ def _promised_to(wishes: Wishes) -> tuple[str, str]:
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"
+    if adjacency is None and strategy == "dp-fedsgd" and (wishes.table or {}).get("user") is not None:
+        adjacency = str(Adjacency.REPLACE_USER)
     if adjacency is None:
         usual = {"dp-fedavg": Adjacency.REPLACE_CLIENT, "dp-sgd-clients": Adjacency.ADD_REMOVE_RECORD}
         adjacency = str(usual.get(strategy, Adjacency.REPLACE_RECORD))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour
+from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour, choose_user
 from fl_audit.data.partition import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
@@ -35,6 +35,10 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     if adjacency.unit is Unit.CLIENT:
         shards = shards_of(config, split)
         return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
+    if adjacency.unit is Unit.USER:
+        return choose_user(
+            adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
+        )
     return choose_neighbour(
         adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
     )

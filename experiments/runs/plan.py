@@ -1,13 +1,17 @@
 """From a configuration to what is promised and what is played."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+
 from fl_audit.adjacency import NeighbourPair, Unit
+from fl_audit.arrays import Integers
 from fl_audit.audits.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.partition import Split, owners_of, population_size, select_records
+from fl_audit.data.partition import Split, owners_of, population_size, select_records, users_of
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.errors import require
 from fl_audit.experiments.runs import laws
@@ -37,7 +41,7 @@ _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
 """Worlds whose releases are kept, and numbers that these are at most: a gigabyte."""
 _DATA_OPTIONS = (
-    *("path", "test_path", "label", "owner", "drop", "missing", "max_levels"),
+    *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
     *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
@@ -75,7 +79,13 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         pooled = config.audit.epsilon_star_losses is LossSource.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     source, data = load_source(data_spec(config.data)), config.data
-    split = select_records(source, data.records, data.test_records, data.seed)
+    by_user = config.privacy.adjacency.unit is Unit.USER
+    split = select_records(source, data.records, data.test_records, data.seed, by_user, data.users)
+    if by_user:
+        # Whole users rarely have just as many records as are wanted.
+        config = config.changed(data={"records": len(split.inside), "users": laws.units_of(split.inside)})
+    else:
+        require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
     randomiser = _randomiser(config)
     # Those of D, and those outside it, which may stand in D'.
     for records in (split.inside, split.outside):
@@ -174,7 +184,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
     column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
     taken = 0  # records outside D that stand in D' for those of the differing unit
     if pair.replacement is not None:
-        taken = 1 if law.unit is Unit.RECORD else len(laws.shards_of(config, split)[pair.index])
+        taken = _records_instead(law.unit, pair.replacement, split, lambda: laws.shards_of(config, split)[pair.index])
     # The game says how many records are used, where a configuration names the most that are wanted.
     return PublicGame(
         data=data_spec(data),
@@ -203,7 +213,23 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         weights=find_weights(config.model.name, config.model.weights),
         randomiser=_randomiser(config),
         canaries=audit.canaries or 0,
+        users=data.users or 0,
+        user_across_clients=data.user_across_clients,
     )
+
+
+def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], Integers]) -> int:
+    """Return how many records outside D stand in D' for those of the differing unit."""
+    match unit:
+        case Unit.RECORD:
+            return 1
+        case Unit.USER:
+            assert split.outside is not None, "somebody outside D takes the place"
+            return int(np.sum(users_of(split.outside) == number))
+        case Unit.CLIENT:
+            return len(shard())
+        case _:
+            assert_never(unit)
 
 
 def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: NeighbourPair) -> ReleaseLaw:
@@ -211,7 +237,7 @@ def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: N
     if not isinstance(law.participation, FixedCohort):
         return law
     client = pair.index
-    if law.unit is Unit.RECORD:
+    if law.unit is not Unit.CLIENT:
         client = next(owner for owner, shard in enumerate(laws.shards_of(config, split)) if pair.index in shard)
     return replace(law, participation=replace(law.participation, first=client))
 
@@ -244,8 +270,15 @@ def _targets(config: RunConfig) -> int:
     if config.audit.game in ("identifiability", "one-run"):
         return 1
     named = "candidates" if config.audit.game == "reconstruction" else "targets"
-    of_clients = config.privacy.adjacency.unit is Unit.CLIENT
-    units, name = (laws.clients_of(config), "clients") if of_clients else (config.data.records, "records")
+    match config.privacy.adjacency.unit:
+        case Unit.RECORD:
+            units, name = config.data.records, "records"
+        case Unit.USER:
+            units, name = config.data.users or 0, "users"
+        case Unit.CLIENT:
+            units, name = laws.clients_of(config), "clients"
+        case unit:
+            assert_never(unit)
     targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)
     require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets

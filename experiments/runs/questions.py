@@ -29,7 +29,7 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
     said = f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}"
-    accepted = f"accepted about clients are {', '.join(OF_ANY_UNIT)}"
+    accepted = f"accepted about {relation.unit}s are {', '.join(OF_ANY_UNIT)}"
     require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
     if audit.queries is not None and audit.queries > 1:
         weights = config.model.weights

@@ -5,16 +5,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fl_audit.data.catalogue import load_source
-from fl_audit.data.partition import select_records
 from fl_audit.data.records import Records
 from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.game_records import split_of
 
 _OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
 """Settings that change how a run is carried out and nothing of what comes out."""
 _PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
 """Settings that say where files lie. Whether what stands in them is the same is told by digests."""
+_SAID = "report."  # settings that are words of the report, and decide nothing that comes out
 GROWING = "audit.worlds"  # the setting that may be raised: more worlds of the same run
 _CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
 _NOT_COMPARED = ("weights.path", *_CRAFTED)
@@ -27,8 +27,7 @@ def data_digests(plan: AuditPlan) -> tuple[str, str]:
 
     What a game puts in the place of a record, and the population, stand outside D.
     """
-    data = plan.config.data
-    split = select_records(load_source(plan.public.data), data.records, data.test_records, data.seed)
+    split = split_of(plan.public)
     return _digest(split.inside, split.test), _digest(split.outside)
 
 
@@ -36,8 +35,8 @@ def _digest(*parts: Records | None) -> str:
     digest = hashlib.sha256()
     for records in (one for one in parts if one is not None):
         digest.update(repr((records.features.shape, records.classes)).encode())
-        # Digests from before there were owners stay valid where there are none.
-        for values in (records.features, records.labels, records.owner):
+        # Digests from before there were owners and users stay valid where there are none.
+        for values in (records.features, records.labels, records.owner, records.user):
             digest.update(b"" if values is None else values.tobytes())
     return digest.hexdigest()
 
@@ -52,7 +51,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
-    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over]
+    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over and not key.startswith(_SAID)]
     found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]
     if new[GROWING] < old[GROWING]:
         found.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and worlds can only be added")

@@ -15,6 +15,7 @@ from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.crafted import measured
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.game import load_game
+from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.randomised import record_claim
 from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
@@ -67,6 +68,7 @@ def summarise(
         looks=looks,
         look_at=report_lines(plan),
         most_records=most_records(plan),
+        group_sizes=_group_sizes(plan),
     )
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
     promise = run.facts.guarantee
@@ -75,6 +77,13 @@ def summarise(
     if promise is not None and promise.claim.sensitivities is Sensitivities.FIXED and not run.has_exact_final_law:
         promise = guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
     return report_contents(replace(run, facts=replace(run.facts, guarantee=promise)))
+
+
+def _group_sizes(plan: AuditPlan) -> GroupSizes:
+    """Return how many records and users belong together at most, a column that looks like a person's counted as one."""
+    found, most = group_sizes(load_game(plan.public)), most_records(plan)
+    # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
+    return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
 
 
 def _neighbour_text(plan: AuditPlan) -> str:
@@ -86,7 +95,7 @@ def _neighbour_text(plan: AuditPlan) -> str:
     elif public.exactly_one or public.plays_membership:
         what = f"one of {public.targets} {'candidates' if public.exactly_one else 'targets'} in each world"
     else:
-        which = f" is client {pair.index}" if public.law.unit is Unit.CLIENT else ""
+        which = "" if public.law.unit is Unit.RECORD else f" is {public.law.unit} {pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"
         what = f"neighbour {audit.neighbour}{rank}{which}"
     return f"{public.law.adjacency}, {what}, data seed {public.data_seed}"

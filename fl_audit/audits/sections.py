@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from fl_audit.audits.common import sections_promise as promise
+from fl_audit.audits.common.levels import LEVELS
 from fl_audit.audits.common.look_at import look_at
+from fl_audit.audits.common.officer import OFFICER
 from fl_audit.audits.common.sections_law import LAW, ORIGIN
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
@@ -31,11 +33,13 @@ SECTIONS: tuple[Section[Any], ...] = (
     # what the models are worth, and what other promises would cost
     RELEASED_MODEL, promise.OTHER_PROMISES,
     # what the insiders' evidence says in detail
-    EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    EMPIRICAL_EPSILON, LEVELS, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # what models alone give away, and what is promised to and by each client
     MEMBERSHIP, EPSILON_STAR, CLIENTS, promise.CLIENT_PROMISES, promise.COLLUDERS,
     # what was played, and where it comes from
     promise.CLIPPING, CRAFTED, LAW, ORIGIN,
+    # for who has to answer for it
+    OFFICER,
 )  # fmt: skip
 """A section may use what the sections before it have found."""
 

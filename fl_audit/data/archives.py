@@ -17,7 +17,9 @@ _HIGHEST_PIXEL = np.float32(255)
 _KEYS = ("x", "y", "x_test", "y_test")
 
 
-def load_npz(directory: Path | None, path: str, owner: str | None = None, axes: str | None = None) -> Source:
+def load_npz(
+    directory: Path | None, path: str, owner: str | None = None, axes: str | None = None, user: str | None = None
+) -> Source:
     """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
 
     Bytes (uint8) are divided by 255, other numbers used as they are. Three axes are pictures and get a channel axis,
@@ -32,12 +34,16 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None, axes: 
     owner
         Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
         None: that is not known.
+    user
+        Key of the array that says which person each record of `x` is about, likewise; it may be that of the owners.
     axes
         What two axes of a record are, as in `RecordAxes`; None takes them for those of a picture.
     """
     file = resolve(directory, path)
-    require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
-    arrays = read_archive(file, _KEYS if owner is None else (*_KEYS, owner))
+    named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
+    for what, key in named.items():
+        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
+    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(named.values())))
     for key in ("x", "y"):
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")
     alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
@@ -45,15 +51,15 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None, axes: 
     labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
     check_classes(labels["y"], f"{file}: y")
     codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
-    owners = UNKNOWN_OWNERS
-    if owner is not None:
-        require(owner in arrays, f"{file} has no array {owner!r}: accepted for owner in [data] is the key of an array")
-        owners = encode_owners(in_one_axis(arrays[owner]), f"{file}: {owner}")
+    told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
+    for what, key in named.items():
+        require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
+        told[what] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", what)
     is_sequence = choice(RecordAxes, "axes in [data]", axes or RecordAxes.PICTURE) is RecordAxes.SEQUENCE
     shape = arrays["x"].shape
     accepted = "accepted with three axes alone, records first: leave axes out of [data]"
     require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
-    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, owners)
+    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *told.values())
     test = None
     if test_codes is not None:
         test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
+from fl_audit.arrays import Flags, Integers
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
@@ -21,6 +22,9 @@ from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
+OWNER = "owner"
+RECORDS_PER_USER = "records-per-user"
+"""Settings of every data set: that its owners are its users, and how many records of each are read."""
 OptionValue = str | int | tuple[str, ...]
 """What an option may be: text, a number, or several texts."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], Source]
@@ -80,7 +84,7 @@ def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
     from fl_audit.data.archives import load_npz
 
-    return load_npz(directory, given["path"], given.get("owner"), given.get("axes"))
+    return load_npz(directory, given["path"], given.get("owner"), given.get("axes"), given.get("user"))
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
@@ -89,14 +93,14 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
     return load_image_folder(directory, given["path"], given.get("test-path"), ImageSettings.of(given))
 
 
-_TABLE_OPTIONS = ("owner", "drop", "missing", "max-levels", "ignore-case", "unique")
+_TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique")
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """How the name of a data set of the hub begins."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, owner, drop, missing, max-levels, ignore-case, unique, image-size, grey"
+    "test-split, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey"
 )
 
 
@@ -112,16 +116,16 @@ _CATALOGUE: Mapping[str, _Entry] = {
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
-        "decimal, encoding, skip-lines, sheet, owner, drop, missing, max-levels, ignore-case, unique",
+        "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique",
         _csv,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
     "npz": _Entry(
-        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner, axes",
+        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner, user, axes",
         _npz,
         required=("path",),
-        optional=("owner", "axes"),
+        optional=("owner", "user", "axes"),
     ),
     "idx": _Entry(
         "your IDX images: options images, labels and optionally test-images, test-labels",
@@ -267,14 +271,63 @@ def load_source(spec: DataSpec) -> Source:
 @lru_cache(maxsize=4)
 def _load(spec: DataSpec) -> Source:
     entry = _entry(spec.name)
-    options = _checked_options(spec, entry)
+    given = dict(spec.options)
+    per_user = given.pop(RECORDS_PER_USER, None)
+    # Where a data set comes with owners, as FEMNIST does with its writers, these can be the users.
+    owners_are_users = "user" not in (*entry.required, *entry.optional) and given.get("user") == OWNER
+    if owners_are_users:
+        del given["user"]
+    options = _checked_options(replace(spec, options=tuple(given.items())), entry)
     source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
+    source = _with_owners_as_users(source) if owners_are_users else source
+    source = source if per_user is None else _with_fewer_per_user(source, per_user)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
     for records in filter(None, (source.pool, source.test)):
-        for array in (records.features, records.labels, records.owner):
+        for array in (records.features, records.labels, records.owner, records.user):
             if array is not None:
                 array.setflags(write=False)
     return source
+
+
+def _with_owners_as_users(source: Source) -> Source:
+    pool = source.pool
+    unknown = f"user is {OWNER!r} in [data], and data set {source.name} does not say whose its records are"
+    require(pool.owner is not None, f"{unknown}: accepted is it with femnist, or a column of csv, npz and hf:")
+    return replace(source, pool=replace(pool, user=pool.owner, users=pool.owners))
+
+
+def _with_fewer_per_user(source: Source, most: OptionValue) -> Source:
+    """Return a data set with the first records of every user, in the order of the file, at most so many."""
+    unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
+    require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")
+    require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
+    assert isinstance(most, int)
+    kept = first_of_each(source.pool.user, most)
+    if kept.all():
+        return source
+    left_out = f"; {int((~kept).sum()):,} records beyond the first {most:,} of their user are left out"
+    return replace(source, pool=source.pool.take(np.flatnonzero(kept)), description=source.description + left_out)
+
+
+def first_of_each(codes: Integers | None, most: int) -> Flags:
+    """Return which places hold one of the first values of its kind.
+
+    Parameters
+    ----------
+    codes, most
+        What each place holds, shape (n,), and how many of each are taken, from 1.
+
+    Examples
+    --------
+    >>> first_of_each(np.array([3, 1, 3, 3, 1]), 2).tolist()
+    [True, True, True, False, True]
+    """
+    assert codes is not None, "users are known"
+    order = np.argsort(codes, kind="stable")
+    _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
+    kept = np.empty(len(codes), dtype=np.bool_)
+    kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most
+    return kept
 
 
 def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:

@@ -330,10 +330,10 @@ def _levels(
         more = Remedy("max-levels", len(levels))
         found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"
         if repeats is not None and repeats.most > 1:
-            owner = Remedy("owner", name)
+            user = Remedy("user", name)
             up_to = f"in {repeats.rows:,} records, up to {repeats.most:,} each"
-            remedy = f"if it says whose each record is, name it with {owner}; else {drop} or {more}"
-            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (owner,), (drop, more))
+            remedy = f"if it says whom each record is about, name it with {user}; else {drop} or {more}"
+            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (user,), (drop, more))
         remedy = f"leave the column out with {drop}, or allow for them with {more}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)

@@ -68,35 +68,40 @@ class Owners(NamedTuple):
 UNKNOWN_OWNERS = Owners()
 
 
-def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
-    """Number the owners of records 0..m-1, in the sorted order of what tells them apart.
+def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -> Owners:
+    """Number the owners, or the users, of records 0..m-1, in the sorted order of what tells them apart.
 
     `InputError` if there is more than one axis, or a value is neither a whole number nor text.
 
     Parameters
     ----------
-    values, what
-        Owner of every record, shape (n,), whole numbers or text; and where they stand, for errors.
+    values, what, noun
+        Owner of every record, shape (n,), whole numbers or text; where they stand, for errors; and what they are.
     """
-    require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one owner for each record, shape (n,)")
-    kind = values.dtype.kind
-    require(kind in "biuUf", f"{what} has type {values.dtype}: accepted are whole numbers or text that name an owner")
+    require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
+    kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
+    require(kind in "biuUf", f"{what} has type {values.dtype}: {accepted}")
     if kind == "f":
         wrong = values[~np.isfinite(values) | (values != np.floor(values))]
-        require(not wrong.size, f"{what} has {str(*wrong[:1])}: accepted are whole numbers or text that name an owner")
+        require(not wrong.size, f"{what} has {str(*wrong[:1])}: {accepted}")
     levels, codes = np.unique(values, return_inverse=True)
     names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
     return Owners(codes.astype(np.int64), tuple(map(str, names)))
 
 
 def build_records(
-    features: NDArray[np.generic], labels: Integers, classes: int, path: Path, owners: Owners = UNKNOWN_OWNERS
+    features: NDArray[np.generic],
+    labels: Integers,
+    classes: int,
+    path: Path,
+    owners: Owners = UNKNOWN_OWNERS,
+    users: Owners = UNKNOWN_OWNERS,
 ) -> Records:
     """Return `Records`, with the file's name before any complaint.
 
     Parameters
     ----------
-    features, labels, classes, owners, path
+    features, labels, classes, owners, users, path
         As `Records` takes them, and the file that they come from.
 
     Raises
@@ -105,7 +110,8 @@ def build_records(
         Where `Records` does.
     """
     try:
-        return Records(features, labels, classes, *owners)  # type: ignore[arg-type]
+        user = {"user": users.codes, "users": users.names}
+        return Records(features, labels, classes, *owners, **user)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

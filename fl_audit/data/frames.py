@@ -50,6 +50,8 @@ class TableSettings:
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
     owner: str | None = None
+    # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
+    user: str | None = None
     decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
     encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
@@ -65,7 +67,9 @@ class TableSettings:
         require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
         is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
         require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
-        require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
+        for what in ("owner", "user"):
+            name = getattr(self, what)
+            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
@@ -75,8 +79,8 @@ class TableSettings:
 
     @property
     def kept(self) -> list[str]:
-        """The columns that say what a record is, and are never left out: the label and, if there is one, the owner."""
-        return [self.label] if self.owner is None else [self.label, self.owner]
+        """The columns that say what a record is, and are never left out: the label, owner and user if there are any."""
+        return [*dict.fromkeys(name for name in (self.label, self.owner, self.user) if name is not None)]
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
@@ -96,9 +100,9 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     Raises
     ------
     InputError
-        If a column that is named is missing, or nothing is left beside label and owner.
+        If a column that is named is missing, or nothing is left beside label, owner and user.
     """
-    columns, label, owner = [str(column) for column in frame.columns], settings.label, settings.owner
+    columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
     # Where there is no line of names, the label cannot be found, and that is what to mend.
     unnamed = "".join(f"; {one.text}" for one in header_cautions(columns))
@@ -106,11 +110,13 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
-    require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
-    if owner is not None and owner not in columns:
-        raise InputError(f"{path} has no owner column {owner!r}: {_near(owner, columns)}{listed}")
+    beside = f"the label {label!r}"
+    for what, column in (("owner", settings.owner), ("user", settings.user)):
+        require(column != label, f"{what} is {column!r}, the label column: accepted are other columns")
+        if column is not None and column not in columns:
+            raise InputError(f"{path} has no {what} column {column!r}: {_near(column, columns)}{listed}")
+        beside += "" if column is None else f" and the {what} {column!r}"
     frame = frame.drop(columns=list(settings.drop))
-    beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
     require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
     require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
     return frame
@@ -167,11 +173,14 @@ def source_of_frames(
     labels = _label_values(joint[label], label, origin)
     check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
-    owners, owner_use = _owners(joint, origin, settings)
-    found = identifiers(joint, label, settings.owner)
-    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings, most_personal(found, settings.owner))
+    users, user_use = _persons(joint, origin, settings.user, ColumnKind.USER)
+    owners, owner_use = _persons(joint, origin, settings.owner, ColumnKind.OWNER)
+    owner_use = user_use | owner_use
+    found = identifiers(joint, label, settings.owner, settings.user)
+    persons = most_personal(found, settings.user or settings.owner)
+    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings, persons)
     features = np.concatenate([column.features for column in encoded], axis=1)
-    pool = build_records(features[:train], codes, classes, paths[0], owners)
+    pool = build_records(features[:train], codes, classes, paths[0], owners, users)
     test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
     description = f"{title} {paths[0].name}, {train:,} records, {features.shape[1]} features, {classes} classes"
     if settings.unusual:
@@ -202,14 +211,15 @@ def _counted(words: Mapping[str, int]) -> str:
     return f" ({', '.join(named + empty)})" if named else ""
 
 
-def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:
-    """Return whose each record is that is not for the test, and what the owner column, if there is one, became."""
-    name = settings.owner
+def _persons(
+    joint: pd.DataFrame, origin: Origin, name: str | None, kind: ColumnKind
+) -> tuple[Owners, dict[str, ColumnUse]]:
+    """Return owner or user of each record that is not for the test, and what their column, if there is one, became."""
     if name is None:
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]
-    owners = encode_owners(values, f"{origin.file}: owner column {name}")
-    return owners, {name: described_names(name, ColumnKind.OWNER, owners.names)}
+    found = encode_owners(values, f"{origin.file}: {kind} column {name}", str(kind))
+    return found, {name: described_names(name, kind, found.names)}
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:

@@ -133,17 +133,21 @@ def _of_pictures(
     path = parts[0][0]
     check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
     codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
-    owners = UNKNOWN_OWNERS
-    if table.owner is not None:
-        owners = encode_owners(_names(parts[0][1], table.owner), f"{path}: owner column {table.owner}")
+    named = {ColumnKind.OWNER: table.owner, ColumnKind.USER: table.user}
+    told = {
+        kind: UNKNOWN_OWNERS
+        if name is None
+        else encode_owners(_names(parts[0][1], name), f"{path}: {kind} column {name}", str(kind))
+        for kind, name in named.items()
+    }
     features, became = image_features(_opened(parts, column), images)
-    pool = build_records(features[: len(codes)], codes, classes, path, owners)
+    pool = build_records(features[: len(codes)], codes, classes, path, *told.values())
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
-    left_out = [name for name in parts[0][1].column_names if name not in (column, label, table.owner)]
+    left_out = [name for name in parts[0][1].column_names if name not in (column, *table.kept)]
     uses = (
         ColumnUse(column, ColumnKind.IMAGE, became),
         described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
-        *([] if table.owner is None else [described_names(table.owner, ColumnKind.OWNER, owners.names)]),
+        *(described_names(name, kind, told[kind].names) for kind, name in named.items() if name is not None),
         *(ColumnUse(name, ColumnKind.DROPPED, "beside pictures") for name in left_out),
     )
     title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"

@@ -77,8 +77,8 @@ _PARTS, _ODD = 10, 27.9  # parts of a range of numbers; chi squared beyond which
 _RELATED = 4.9  # standard errors of a rank correlation that chance gives once in a million
 
 
-def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Identifier, ...]:
-    """Return the columns of a table that look like identifiers, label and owner left out.
+def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | None = None) -> tuple[Identifier, ...]:
+    """Return the columns of a table that look like identifiers, label, owner and user left out.
 
     A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to
     50 records a value, and are codes: long whole numbers or texts of one form, or numbers that determine another column
@@ -87,12 +87,12 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Ide
 
     Parameters
     ----------
-    frame, label, owner
-        All records, none missing; the name of the label column, and of the owner column or None.
+    frame, label, owner, user
+        All records, none missing; the name of the label column, and those of the owner and the user column or None.
     """
     if len(frame) < ENOUGH_TO_TELL:
         return ()
-    found, others = [], [name for name in frame.columns if name not in (label, owner)]
+    found, others = [], [name for name in frame.columns if name not in (label, owner, user)]
     # Other columns are compared with few that repeat, so that their codes are mostly not needed.
     compared = cache(lambda: _codes(frame[others[:_COLUMNS_COMPARED]]))
     for name in others:
@@ -103,8 +103,8 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Ide
         counts = np.bincount(codes)
         if len(levels) < _FEWEST_VALUES or not _is_one(str(name), column, codes, counts, compared):
             continue
-        within = owner is not None and _is_function(codes, pd.factorize(frame[owner])[0])
-        found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), within))
+        within = [one is not None and _is_function(codes, pd.factorize(frame[one])[0]) for one in (owner, user)]
+        found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), *within))
     return tuple(found)
 
 
@@ -168,7 +168,7 @@ def most_personal(found: Sequence[Identifier], owner: str | None) -> Identifier 
     Parameters
     ----------
     found, owner
-        Columns that look like identifiers, and the name of the owner column or None.
+        Columns that look like identifiers, and the name of the user or the owner column or None.
     """
     repeated = [one for one in found if one.most > 1] if owner is None else []
     return min(repeated, key=_distance_from_person, default=None)

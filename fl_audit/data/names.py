@@ -18,6 +18,16 @@ class Dissimilarity(StrEnum):
     SSIM = "ssim"
 
 
+class AcrossClients(StrEnum):
+    """What becomes of a user whose records lie at several clients.
+
+    Users are REFUSE-d with their number, or each is given as a whole to the client that has the FIRST of its records.
+    """
+
+    REFUSE = "refuse"
+    FIRST = "first"
+
+
 class RecordAxes(StrEnum):
     """What the two axes of a record in an archive are: height and width of a PICTURE, or steps and features."""
 

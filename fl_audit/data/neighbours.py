@@ -11,6 +11,7 @@ from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
 from fl_audit.data.graph_records import comparable
 from fl_audit.data.names import RANKED as RANKED
 from fl_audit.data.names import NeighbourChoice as NeighbourChoice
+from fl_audit.data.partition import users_of
 from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require, require_number
@@ -162,6 +163,57 @@ def choose_client(
     else:
         client = _one_of(len(shards), choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the clients")
     return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
+
+
+def choose_user(
+    adjacency: Adjacency,
+    inside: Records,
+    outside: Records | None,
+    choice: NeighbourChoice | int,
+    dissimilarity: Measure,
+    seed: int,
+    rank: int = 1,
+) -> NeighbourPair:
+    """Return the user by which D and D' differ, with the user outside D who takes its place where it is replaced.
+
+    Users are numbered as `fl_audit.data.partition.users_of` numbers them.
+
+    Parameters
+    ----------
+    adjacency, inside, outside
+        How they differ; D, and the records outside it, or None, each with their users.
+    choice, rank
+        Most or least dissimilar from all other users (see `client_dissimilarities`), then with a rank from 1; random;
+        or the number of a user. Who takes its place is drawn.
+    dissimilarity, seed
+        As for `choose_client`.
+
+    Raises
+    ------
+    InputError
+        If number or rank is out of range, D has one user only, nobody is left outside D, or the measure does not suit
+        users.
+    """
+    user = users_of(inside)
+    count = int(user.max()) + 1
+    require(count >= 2, f"D has {count} user: at least 2 are needed for one to make the difference")
+    if _is_ranked(choice, rank):
+        require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of users")
+        order = np.argsort(user, kind="stable")
+        of_users = np.split(order, np.cumsum(np.bincount(user))[:-1])
+        scores = np.round(client_dissimilarities(of_users, inside, dissimilarity), _DECIMALS)
+        scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
+        chosen = int(np.argsort(scores, kind="stable")[rank - 1])
+    else:
+        chosen = _one_of(count, choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the users of D")
+    if adjacency.relation is Relation.ADD_REMOVE:
+        return NeighbourPair(chosen, None)
+    if outside is None:
+        taken = f"D takes all {count} users, and to replace one of them another is needed"
+        raise InputError(f"{taken}: use fewer records in D, or add-remove-user as adjacency")
+    others = int(users_of(outside).max()) + 1
+    draw = generator(seed, Purpose.NEIGHBOUR_CHOICE, round=1)
+    return NeighbourPair(chosen, int(draw.integers(others)))
 
 
 def client_dissimilarities(

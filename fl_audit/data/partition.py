@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import Integers
+from fl_audit.data.names import AcrossClients as AcrossClients
 from fl_audit.data.names import PartitionScheme as PartitionScheme
 from fl_audit.data.records import Records, Source
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, Remedy, require, require_number
 from fl_audit.randomness import Purpose, generator
 
 Parameter = float | int | str | bool
@@ -76,6 +77,78 @@ def partition_records(
     parts = _divide(scheme, clients, settings, labels[order], order, int(random.integers(2**31)))
     _check_parts(parts, len(labels), scheme)
     return parts
+
+
+def user_shards(
+    records: Records,
+    clients: int,
+    scheme: PartitionScheme,
+    parameters: Mapping[str, Parameter],
+    seed: int,
+    across: AcrossClients = AcrossClients.REFUSE,
+) -> tuple[Integers, ...]:
+    """Return the record indices of every client where users are units, so that all records of a user lie at one client.
+
+    `iid` deals out whole users, as evenly as it can. The other schemes deal out records, as `partition_records` does.
+
+    Parameters
+    ----------
+    records, clients, scheme, parameters, seed
+        The records, with their users, and the others as for `partition_records`.
+    across
+        What becomes of users whose records lie at several clients: they are refused, or given as a whole to the client
+        that has the first of their records.
+
+    Raises
+    ------
+    InputError
+        If users are unknown, or have records at several clients and are refused, or a client would be left empty.
+    """
+    user = users_of(records)
+    if PartitionScheme(scheme) is PartitionScheme.IID:
+        _checked(scheme, parameters)
+        number = int(user.max()) + 1
+        require(
+            1 <= clients <= number, f"number of clients is {clients}: accepted are 1 to {number}, the number of users"
+        )
+        order = generator(seed, Purpose.PARTITION).permutation(number)
+        return tuple(np.flatnonzero(np.isin(user, part)) for part in np.array_split(order, clients))
+    parts = partition_records(records.labels, clients, scheme, parameters, seed, records.owner)
+    client = np.empty(len(user), dtype=np.int64)
+    for number, part in enumerate(parts):
+        client[part] = number
+    _, first, own = np.unique(user, return_index=True, return_inverse=True)
+    parted = np.unique(own[client != client[first][own]])
+    if parted.size == 0:
+        return parts
+    if across is AcrossClients.REFUSE:
+        to_first, whole_users = Remedy("user-across-clients", "first"), Remedy("partition", "iid")
+        found = f"{parted.size:,} of {len(first):,} users have records at several clients"
+        found += (
+            f", none of which could clip them together: {to_first} gives each to the client that has its first record"
+        )
+        if PartitionScheme(scheme) is PartitionScheme.NATURAL:
+            raise InputError(found, (to_first,))
+        raise InputError(f"{found}, {whole_users} deals out whole users", (to_first,), (whole_users,))
+    whole = client[first][own]
+    shards = tuple(np.flatnonzero(whole == number) for number in range(clients))
+    empty = [number for number, shard in enumerate(shards) if len(shard) == 0]
+    left = f"user-across-clients is 'first', which leaves {len(empty)} of {clients} clients without a record"
+    require(not empty, f"{left}: accepted are settings that give every client the first record of a user")
+    return shards
+
+
+def users_of(records: Records) -> Integers:
+    """Return whose each record is, users numbered from 0 as they first appear; `InputError` if they are unknown."""
+    if records.user is None:
+        accepted = "accepted is user in [data], which names a column (csv, hf:) or an array (npz)"
+        raise InputError(
+            f"adjacency is about users, and nothing says whose each record is: {accepted}; of femnist user = 'owner'"
+        )
+    _, first, own = np.unique(records.user, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[own]
 
 
 def owners_of(owner: Integers | None) -> Integers:
@@ -241,17 +314,22 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
     return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
 
 
-def select_records(source: Source, records: int, test_records: int, seed: int) -> Split:
+def select_records(
+    source: Source, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
+) -> Split:
     """Draw the training set uniformly without replacement from the pool, and the test records.
 
     Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
     The same seed gives the same D whatever the number of test records. More records than there are, or of one class
     only, are refused.
 
+    By user, whole users are drawn in the place of records, as many as fit: D, the records outside it and those held out
+    then have no user in common, D has up to `records` records, those of a user one after the other.
+
     Parameters
     ----------
-    source, seed
-        The data set, and the seed of the run.
+    source, seed, by_user, users
+        The data set, the seed of the run, whether whole users are drawn, and how many at most; None is any number.
     records, test_records
         Size n of D, and largest number of test records, each at least 1.
 
@@ -265,13 +343,19 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     for name, number in (("records", records), ("test records", test_records)):
         require_number(f"number of {name} is", number, "whole numbers from 1")
     random = generator(seed, Purpose.RECORD_SELECTION)
-    order = random.permutation(len(source.pool))
+    order, ends = _order_of_records(source.pool, random, by_user)
     most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
     held_out = 0 if source.test is not None else max(1, min(test_records, most))
+    if by_user and held_out:
+        held_out = int(len(order) - _last_up_to(ends, len(order) - held_out, at_least=True))
     free = len(source.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
     offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
     require(records <= free, f"the training set is to have {records} records, and {offered}")
+    if by_user:
+        wanted, records = records, _last_up_to(ends[:users], records)
+        many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
+        require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
     inside = source.pool.take(order[:records])
     drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
     needed = "at least 2 classes are needed, so ask for more records"
@@ -282,3 +366,26 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
         return Split(inside, outside, source.pool.take(np.sort(order[free:])))
     tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
     return Split(inside, outside, source.test.take(np.sort(tested)))
+
+
+def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
+    """Return records in a random order, and after how many of them one may stop: anywhere, or between users."""
+    if not by_user:
+        return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
+    user = users_of(pool)
+    counts = np.bincount(user)
+    drawn = random.permutation(len(counts))
+    place = np.empty_like(drawn)
+    place[drawn] = np.arange(len(drawn))
+    return np.argsort(place[user], kind="stable").astype(np.int64), np.cumsum(counts[drawn])
+
+
+def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
+    """Return the last place up to a limit at which one may stop, 0 if there is none.
+
+    With `at_least`, the first one from the limit on in its place, if that is not the very end.
+    """
+    if at_least:
+        return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0
+    fitting = ends[ends <= limit]
+    return int(fitting[-1]) if fitting.size else 0

@@ -19,8 +19,8 @@ from fl_audit.errors import InputError, Remedy, as_whole, require, require_numbe
 class Records:
     """Records with one class label each.
 
-    Raises `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label or an owner
-    is no whole number or out of range.
+    Raises `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label, an owner
+    or a user is no whole number or out of range.
 
     Examples
     --------
@@ -35,6 +35,10 @@ class Records:
     owner: Integers | None = None  # whose each record is, shape (n,), positions in `owners`, as int64; None if unknown
     owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
     graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
+    # Which person each record is about, shape (n,), positions in `users`, as int64; None if unknown. A user can have
+    # several records, and an owner records of many users.
+    user: Integers | None = None
+    users: tuple[str, ...] = ()  # names of the users, also of those without a record; empty if they are unknown
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
@@ -45,15 +49,21 @@ class Records:
                 raise InputError("features are no array of numbers: accepted are real numbers") from error
         object.__setattr__(self, "labels", as_whole("labels", self.labels))
         _check_labelled(self.features, self.labels, self.classes)
-        if self.owner is None:
-            unknown = f"there are {len(self.owners)} names of owners and no owner of any record"
-            require(not self.owners, f"{unknown}: accepted are both or neither")
-            return
-        owner = as_whole("owners", self.owner)
+        object.__setattr__(self, "owner", self._checked_codes("owner", self.owner, self.owners))
+        object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
+
+    def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
+        """Return positions in names, one for each record, or refuse them."""
+        if codes is None:
+            unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
+            require(not names, f"{unknown}: accepted are both or neither")
+            return None
+        whole = as_whole(f"{what}s", codes)
         accepted = f"accepted is one for each record, ({len(self)},)"
-        require(owner.shape == self.labels.shape, f"owners have shape {owner.shape}: {accepted}")
-        _check_codes("an owner", owner, len(self.owners), f", the positions of {len(self.owners)} names")
-        object.__setattr__(self, "owner", owner)
+        require(whole.shape == self.labels.shape, f"{what}s have shape {whole.shape}: {accepted}")
+        article = "an owner" if what == "owner" else f"a {what}"
+        _check_codes(article, whole, len(names), f", the positions of {len(names)} names")
+        return whole
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,8 +79,9 @@ class Records:
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
             self.check_index(index)
-        owner = None if self.owner is None else self.owner[chosen]
-        return Records(self.features[chosen], self.labels[chosen], self.classes, owner, self.owners, self.graphs)
+        owner, user = (None if one is None else one[chosen] for one in (self.owner, self.user))
+        features, labels = self.features[chosen], self.labels[chosen]
+        return Records(features, labels, self.classes, owner, self.owners, self.graphs, user, self.users)
 
     def without(self, index: int) -> "Records":
         """Return all records but the one at `index`, in order; `InputError` if it is out of range or the only one."""
@@ -89,6 +100,7 @@ class ColumnKind(StrEnum):
     LEVELS = "levels"
     LABEL = "label"
     OWNER = "owner"
+    USER = "user"
     IMAGE = "image"
     DROPPED = "dropped"
 
@@ -143,6 +155,7 @@ class Identifier:
     rows: int  # in so many records
     most: int  # records with the commonest value; 1 where each has a value of its own
     within_owner: bool = False  # whether all records of a value have one owner
+    within_user: bool = False  # whether all records of a value are of one user
 
 
 @dataclass(frozen=True)

@@ -93,13 +93,13 @@ def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSetti
 
     Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
     """
+    persons = [name for name in (settings.owner, settings.user) if name is not None]
     floats = frame.select_dtypes("float")
     names = sorted(map(str, floats.columns[(floats.abs() >= _ROUNDED).any()]))
-    if settings.owner is not None and pd.api.types.is_numeric_dtype(frame[settings.owner]):
-        names = sorted({*names, settings.owner})
+    names = sorted({*names, *(name for name in persons if pd.api.types.is_numeric_dtype(frame[name]))})
     for name, written in _as_written(text, names).items() if names else ():
         cells = written.str.strip()
-        odd = _ZEROS if name == settings.owner else _LONG_CODE
+        odd = _ZEROS if name in persons else _LONG_CODE
         if cells.str.fullmatch(odd).any() or cells.str.fullmatch(_LONG_CODE).any():
             frame = frame.assign(**{str(name): cells.where(frame[name].notna())})
     return frame

@@ -18,7 +18,8 @@ from fl_audit.federation.examples import Examples
 from fl_audit.federation.game import Game
 from fl_audit.learning import local_training
 from fl_audit.learning.private_training import CanaryRecords, PrivateSteps, PrivateUpdates, private_updates
-from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.learning.user_gradients import clipped_user_sum
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients, UserGradients
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.randomness import Purpose, generator
 
@@ -43,7 +44,8 @@ class Contributed:
     """What a unit, or all units of a client, add in every world."""
 
     total: Tensor  # float32 (worlds, parameters)
-    # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (worlds,); None elsewhere.
+    # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (worlds,); of users 1/2 and for
+    # each that is within 1/2 more, for each that is not 1/2 less. None elsewhere.
     within: Tensor | None = None
 
     @property
@@ -87,6 +89,13 @@ def contributed(
             shapes = moment.batch_worlds if taking_part is None else None
             features, labels = examples.features, examples.labels
             return Contributed(game.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
+        case UserGradients():
+            norms = None if isinf(law.clipping_norm) else law.clipping_norm if moment.norms is None else moment.norms
+            shapes, whose = moment.batch_worlds if taking_part is None else None, examples.user
+            assert whose is not None, "where users are units, records know theirs"
+            given = models, examples.features, examples.labels, whose
+            total, bits = clipped_user_sum(game.model, *given, norms, shapes, taking_part)
+            return Contributed(total, bits + 0.5 if law.is_adaptive else None)
         case LocalTraining(schedule):
             draw, features, labels = _order_draw(game, client, moment), examples.features, examples.labels
             if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:

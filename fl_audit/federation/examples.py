@@ -24,6 +24,7 @@ class Examples:
 
     features: Tensor
     labels: Tensor
+    user: Tensor | None = None  # which user each record belongs to, int64 (n,); None where users are no units
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
@@ -39,7 +40,8 @@ class Examples:
         if core is not None:
             with torch.no_grad():
                 features = core.to(device)(features)
-        return cls(features, labels.to(device))
+        user = None if records.user is None else torch.from_numpy(records.user).clone().to(device)
+        return cls(features, labels.to(device), user)
 
     @property
     def count(self) -> int:
@@ -50,7 +52,7 @@ class Examples:
         """Return the examples at `indices`, of every world where each has its own."""
         chosen = torch.from_numpy(indices)
         place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
-        return Examples(self.features[place], self.labels[place])
+        return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
 
 
 def model_for(name: str, records: Records) -> ModelSpec:

@@ -15,6 +15,7 @@ from fl_audit.audits.identifiability.laws import bound_in_other, increments_of
 from fl_audit.audits.membership.achieved import OneTargetScores, one_target_scores
 from fl_audit.audits.reconstruction.reconstruction import Drawn, ranks_of_truth
 from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.public import PublicGame
 from fl_audit.federation.randomised import RecordClaim
@@ -52,6 +53,7 @@ class RunFacts:
     looks: tuple[int, ...] = ()
     look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
     most_records: int = 1  # records that one person has at most, as far as columns tell
+    group_sizes: GroupSizes | None = None  # how many records and users belong together at most; None where not noted
 
     @property
     def has_promise(self) -> bool:
@@ -65,8 +67,8 @@ class RunFacts:
 
     @property
     def units(self) -> int:
-        """How many records, or clients, the promise protects."""
-        return self.game.records if self.relation.unit is Unit.RECORD else self.game.clients
+        """How many records, users or clients the promise protects."""
+        return self.game.records if self.relation.unit is Unit.RECORD else self.game.units
 
     @property
     def global_sensitivity(self) -> float:

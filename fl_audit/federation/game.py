@@ -1,6 +1,6 @@
 """The game with its data and its model: who holds what, and what each unit contributes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import count, islice
 from typing import NamedTuple, TypeVar, assert_never
@@ -13,11 +13,11 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import with_values
-from fl_audit.data.neighbours import stand_in_shard
-from fl_audit.data.partition import FEWEST_POPULATION, Split, partition_records, select_records
-from fl_audit.data.records import Records, alone, with_crafted
+from fl_audit.data.partition import FEWEST_POPULATION, users_of
+from fl_audit.data.records import Records, with_crafted
 from fl_audit.device import require_device
 from fl_audit.federation.examples import Examples, model_for
+from fl_audit.federation.game_records import outside_of, shards_of, split_of, victim_of
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.federation.public import PublicGame
@@ -63,7 +63,7 @@ def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
 class Game:
     """The game with its data and its model.
 
-    What D and D' differ by is a unit: a record x, or all records of one client.
+    What D and D' differ by is a unit: a record x, or all records of one user or of one client.
     """
 
     public: PublicGame  # what it follows from
@@ -77,6 +77,7 @@ class Game:
     classes: int  # number of classes
     model: StackedModel  # the model, run in all worlds at once
     core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
+    user: Integers | None = None  # number of the user of each record of D, (n,); None where users are no units
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
     # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
@@ -90,14 +91,44 @@ class Game:
 
     @property
     def units(self) -> int:
-        """Number of units in D: of records, or of clients."""
+        """Number of units in D: of records, of users, or of clients."""
+        return self.public.units
+
+    def unit_of_records(self, client: int) -> Integers:
+        """Return which unit each record of a client's shard belongs to."""
         match self.unit:
             case Unit.RECORD:
-                return self.public.records_held
+                return self.shards[client]
+            case Unit.USER:
+                return _required(self.user)[self.shards[client]]
             case Unit.CLIENT:
-                return len(self.shards)
+                return np.full(len(self.shards[client]), client)
             case _:
                 assert_never(self.unit)
+
+    def units_of(self, client: int) -> Integers:
+        """Return the units of which a client holds the records, ascending."""
+        match self.unit:
+            case Unit.RECORD:
+                return self.shards[client]
+            case Unit.USER:
+                return np.unique(self.unit_of_records(client))
+            case Unit.CLIENT:
+                return np.array([client])
+            case _:
+                assert_never(self.unit)
+
+    def by_record(self, client: int, of_units: Flags) -> Flags:
+        """Return what is said of each unit of a client at each record of its shard, (worlds, records).
+
+        Parameters
+        ----------
+        client, of_units
+            Its number, where no client is a unit, and what is said, (worlds, units of the client).
+        """
+        if self.unit is Unit.RECORD:
+            return of_units
+        return of_units[:, np.searchsorted(self.units_of(client), self.unit_of_records(client))]
 
     @property
     def target(self) -> int:
@@ -137,6 +168,8 @@ class Game:
         match self.unit:
             case Unit.RECORD:
                 return [np.array([target]) for target in self.targets]
+            case Unit.USER:
+                return [np.flatnonzero(_required(self.user) == target) for target in self.targets]
             case Unit.CLIENT:
                 return [self.shards[client] for client in self.targets]
             case _:
@@ -183,7 +216,7 @@ class Game:
 
     @cached_property
     def differing(self) -> Examples:
-        """What D holds and D' does not: x, or the victim's shard; of many targets what all of them hold."""
+        """What D holds and D' does not: x, all of a user's, or the victim's shard; of many targets what all hold."""
         if self.public.plays_membership:
             return self.training.take(self.target_records)
         return self.shard(self.victim).take(np.flatnonzero(self.differs(self.victim)))
@@ -191,7 +224,12 @@ class Game:
     @cached_property
     def common(self) -> Examples:
         """What is in every world: what D and D' share, or what belongs to no target."""
-        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.target_records))
+        return self.training.take(self.common_records)
+
+    @property
+    def common_records(self) -> Integers:
+        """Positions in D of what is in every world."""
+        return np.delete(np.arange(len(self.training.labels)), self.target_records)
 
     @cached_property
     def directions(self) -> Tensor:
@@ -206,14 +244,11 @@ class Game:
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
         """The clients that hold targets of the game, with these: what each is told the secret of."""
-        match self.unit:
-            case Unit.RECORD:
-                each = enumerate(np.flatnonzero(np.isin(self.targets, shard)).tolist() for shard in self.shards)
-                return {client: tuple(targets) for client, targets in each if targets}
-            case Unit.CLIENT:
-                return {int(client): (target,) for target, client in enumerate(self.targets)}
-            case _:
-                assert_never(self.unit)
+        if self.unit is Unit.CLIENT:
+            return {int(client): (target,) for target, client in enumerate(self.targets)}
+        units = (self.units_of(client) for client in range(len(self.shards)))
+        each = enumerate(np.flatnonzero(np.isin(self.targets, own)).tolist() for own in units)
+        return {client: tuple(targets) for client, targets in each if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
         """Return the targets of the game that a client holds."""
@@ -266,25 +301,15 @@ class Game:
             Its number, and who is in, in each world.
         """
         held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
-        match self.unit:
-            case Unit.RECORD:
-                marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
-                held[:, marks] = membership.is_in[:, np.searchsorted(own, self.shards[client][marks])]
-            case Unit.CLIENT:
-                held &= membership.is_in[:, :1] if membership.targets else True
-            case _:
-                assert_never(self.unit)
+        marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
+        held[:, marks] = membership.is_in[:, np.searchsorted(own, self.unit_of_records(client)[marks])]
         return held
 
     def differs(self, client: int) -> Flags:
         """Return for each record of a client's shard whether some worlds lack it."""
-        match self.unit:
-            case Unit.RECORD:
-                return np.isin(self.shards[client], self.targets)
-            case Unit.CLIENT:
-                return np.full(len(self.shards[client]), client in self.targets)
-            case _:
-                assert_never(self.unit)
+        if self.unit is Unit.CLIENT:
+            return np.full(len(self.shards[client]), client in self.targets)
+        return np.isin(self.unit_of_records(client), self.targets)
 
     @property
     def offers_meter(self) -> bool:
@@ -328,23 +353,11 @@ def load_game(public: PublicGame) -> Game:
     if public in _BROUGHT:
         return _BROUGHT[public]
     source = load_source(public.data)
-    split = select_records(source, public.records, public.test_records, public.data_seed)
-    shards = partition_records(
-        split.inside.labels,
-        public.clients,
-        public.partition,
-        dict(public.partition_parameters),
-        public.data_seed,
-        split.inside.owner,
-    )
-    match public.law.unit:
-        case Unit.RECORD:
-            victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
-        case Unit.CLIENT:
-            victim = public.pair.index
-        case _:
-            assert_never(public.law.unit)
-    replacement, left = _outside(public, split, shards[victim])
+    split = split_of(public)
+    shards = shards_of(public, split.inside)
+    user = users_of(split.inside) if public.law.unit is Unit.USER else None
+    victim = victim_of(public, split.inside, shards)
+    replacement, left = outside_of(public, split, shards[victim])
     # Where too few records are left outside D and D', the test records are the population sample.
     population, others = split.test, left
     if len(left) >= FEWEST_POPULATION:
@@ -360,34 +373,23 @@ def load_game(public: PublicGame) -> Game:
     core = None if public.weights is None else load_core(public.weights)
     return Game(
         public=public,
-        training=Examples.of(inside, public.device, core),
-        replacement=None if replacement is None else Examples.of(replacement, public.device, core),
+        training=_examples(inside, user, public, core),
+        replacement=None if replacement is None else _examples(replacement, user, public, core),
         shards=shards,
         victim=victim,
         held_out=HeldOut(split.test, population, others),
         classes=split.inside.classes,
         model=model,
         core=core,
+        user=user,
         raw=None if public.randomiser is None else RawRecords(inside, replacement),
     )
 
 
-def _outside(public: PublicGame, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return what stands in D' for the differing unit, None if nothing does; and which indices outside D are left."""
-    number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
-    if public.pair.opposite is not None:
-        return alone(public.pair.opposite, split.inside), everything
-    if number is None:
-        return None, everything
-    outside = _required(split.outside)
-    match public.law.unit:
-        case Unit.RECORD:
-            taken = np.array([number])
-        case Unit.CLIENT:
-            taken = stand_in_shard(outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard)
-        case _:
-            assert_never(public.law.unit)
-    return outside.take(taken), np.delete(everything, taken)
+def _examples(records: Records, user: Integers | None, public: PublicGame, core: VggCore | None) -> Examples:
+    """Return records as tensors, which know their users only where users are units."""
+    examples = Examples.of(records, public.device, core)
+    return examples if user is not None else replace(examples, user=None)
 
 
 def _required(value: T | None) -> T:

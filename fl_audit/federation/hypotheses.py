@@ -6,7 +6,6 @@ that a release can be made of. What it knows of the noise it subtracts; noise th
 
 from typing import NamedTuple, assert_never
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,11 +69,13 @@ def sums_of(game: Game, models: Tensor, moment: Moment, side: SideInformation) -
         takes_part = shown(side.taking_part, "who took part")[:, game.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match game.unit:
-        case Unit.RECORD:
+        case Unit.RECORD | Unit.USER:
             others = None
             if law.is_sampled:
                 taking_part = shown(side.taking_part, "who took part").cpu().numpy()
-                others = torch.from_numpy(np.delete(taking_part, game.target, axis=1)).to(models.device)
+                records = game.common_records
+                units = records if game.user is None else game.user[records]
+                others = torch.from_numpy(taking_part[:, units]).to(models.device)
             shared = contributed(game, game.victim, game.common, models, moment, others)
         case Unit.CLIENT:
             shared = _shared_clients(game, models, moment, side)
@@ -121,7 +122,7 @@ def _of_contribution(game: Game, seen: SeenRound, moment: Moment) -> Question:
     """Return the question of a server that sees the contribution of the target's client by itself."""
     present, absent = differing_contributions(game, seen.start, moment)
     match game.unit:
-        case Unit.RECORD:
+        case Unit.RECORD | Unit.USER:
             own = contributed(game, game.victim, game.honest_shard(game.victim), seen.start, moment).total
         case Unit.CLIENT:
             own = torch.zeros_like(present.total)

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.data.catalogue import load_source
-from fl_audit.data.partition import select_records
 from fl_audit.errors import require
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.game_records import split_of
 from fl_audit.federation.names import InitialWeights as InitialWeights
 from fl_audit.federation.public import PublicGame
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -65,7 +64,7 @@ def pretraining_examples(game: Game) -> Examples:
     require(len(spare) >= FEWEST_RECORDS, f"{found}: {accepted}")
     draw = generator(public.data_seed, Purpose.PRETRAINING)
     chosen = draw.choice(spare, size=min(MOST_RECORDS, len(spare)), replace=False)
-    outside = select_records(load_source(public.data), public.records, public.test_records, public.data_seed).outside
+    outside = split_of(public).outside
     assert outside is not None, "spare records are outside D"
     return game.examples(outside.take(np.sort(chosen)))
 

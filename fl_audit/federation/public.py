@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.data.partition import PartitionScheme
+from fl_audit.data.partition import AcrossClients, PartitionScheme
 from fl_audit.data.randomisers import RecordRandomiser
 from fl_audit.device import Device
 from fl_audit.errors import require
@@ -73,6 +73,10 @@ class PublicGame:
     # How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
     # or, where clients train privately, records of the client that holds the first target. 0 plays another game.
     canaries: int = 0
+    # How many users the records of D have, where users are units, and what became of those whose records lay at several
+    # clients; 0 where users are no units.
+    users: int = 0
+    user_across_clients: AcrossClients = AcrossClients.REFUSE
 
     def __post_init__(self) -> None:
         fewest = 1 if self.plays_membership and not self.with_insider else 2
@@ -84,6 +88,8 @@ class PublicGame:
         require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most}, all clients but the victim")
         if self.pair.crafted is not None:
             self._require_craftable()
+        if self.law.unit is Unit.USER:
+            self._require_users()
         if self.plays_membership:
             self._require_membership()
         if self.canaries > 0:
@@ -109,6 +115,19 @@ class PublicGame:
     def plays_membership(self) -> bool:
         """Whether many targets are in or out, and not one; the candidates of the game of reconstruction are such."""
         return self.targets > 1
+
+    @property
+    def units(self) -> int:
+        """Number of units in D: of records, those among them that are in no world together, of users, or of clients."""
+        match self.law.unit:
+            case Unit.RECORD:
+                return self.records_held
+            case Unit.USER:
+                return self.users
+            case Unit.CLIENT:
+                return self.clients
+            case _:
+                assert_never(self.law.unit)
 
     @property
     def records_held(self) -> int:
@@ -145,6 +164,15 @@ class PublicGame:
     def clients_draw(self) -> bool:
         """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
         return self.law.clients_add_noise or self.randomiser is not None
+
+    def _require_users(self) -> None:
+        """Refuse what does not go with users as units."""
+        require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
+        adjacency = f"adjacency '{self.law.adjacency}'"
+        require(self.randomiser is None, f"randomiser with {adjacency}, whose units are users: leave it out")
+        require(
+            self.canaries == 0, f"game = 'one-run' with {adjacency}: accepted are adjacencies of records and clients"
+        )
 
     def _require_craftable(self) -> None:
         """Refuse a crafted record where the differing unit is none, or where many targets are."""

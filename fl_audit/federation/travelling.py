@@ -25,16 +25,19 @@ class SentExamples:
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
+    user: Integers | None = None  # which user each belongs to, (n,); None where users are no units
 
     @classmethod
     def of(cls, examples: Examples) -> "SentExamples":
         """Return examples on their way."""
-        return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy())
+        user = None if examples.user is None else examples.user.cpu().numpy()
+        return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
     def arrived(self, public: PublicGame) -> Examples:
         """Return the examples again."""
         features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
-        return Examples(features, labels)
+        user = None if self.user is None else torch.from_numpy(self.user).to(public.device)
+        return Examples(features, labels, user)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class SentGame:
     public: str  # the public game, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
     sizes: Integers  # how many of them each client has
+    user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # this, classes and core as of `Game`
     classes: int
     feature_shape: tuple[int, ...]  # of one example, as the model reads it
@@ -66,6 +70,7 @@ class SentGame:
                 classes=self.classes,
                 model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes), is_checked=True),
                 core=self.core,
+                user=self.user,
             )
         )
 
@@ -100,6 +105,7 @@ def sent_game(game: Game, knows_all: bool, knows_differing: bool) -> SentGame:
         public=game.public.to_json(),
         shards=np.concatenate(game.shards),
         sizes=np.array([len(shard) for shard in game.shards]),
+        user=game.user,
         victim=game.victim,
         classes=game.classes,
         feature_shape=game.model.feature_shape,

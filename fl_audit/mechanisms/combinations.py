@@ -16,6 +16,7 @@ from fl_audit.mechanisms.contribution import (
     PoissonSampling,
     PrivateTraining,
     RecordGradients,
+    UserGradients,
 )
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
@@ -42,8 +43,9 @@ def _require_combination(
         _require_some(noise, participation)
     if isinstance(clipping, AdaptiveClipping):
         _require_adaptive(contribution, noise)
-    if isinstance(contribution, RecordGradients) and isinstance(participation, FixedCohort):
-        cohort = f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records"
+    if isinstance(contribution, RecordGradients | UserGradients) and isinstance(participation, FixedCohort):
+        units = f"whose units are {contribution.unit}s"
+        cohort = f"cohort is {participation.size} clients with strategy 'dp-fedsgd', {units}"
         raise InputError(f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
 
@@ -96,7 +98,7 @@ def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) ->
 def _require_adaptive(contribution: Contribution, noise: Noise) -> None:
     """Refuse what does not go with a clipping norm that adapts."""
     bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
-    accepted = "accepted with strategy 'dp-fedsgd' is 'fixed'"
+    accepted = "accepted with strategy 'dp-fedsgd' are 'fixed', and an adjacency of users"
     require(not isinstance(contribution, RecordGradients), f"{bits}: {accepted}")
     match noise:
         case CentralGaussian(scaling=NoiseScaling.GLOBAL) | NoNoise():

@@ -24,6 +24,17 @@ class RecordGradients:
 
 
 @dataclass(frozen=True)
+class UserGradients:
+    """Clipped gradients of users: each user adds the sum of the gradients of its records, clipped together.
+
+    A client sends the sum over its users. All records of a user lie at one client.
+    """
+
+    kind: Literal["user-gradients"] = "user-gradients"
+    unit: ClassVar[Unit] = Unit.USER
+
+
+@dataclass(frozen=True)
 class LocalTraining:
     """A client trains on its own records, and adds the way its model went, clipped as a whole.
 
@@ -64,7 +75,7 @@ class PrivateTraining:
         require(min(self.shards, default=0) >= 1, f"shards have {list(self.shards)} records: {accepted}")
 
 
-Contribution = RecordGradients | LocalTraining | PrivateTraining
+Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
 """The kinds of contribution."""
 
 

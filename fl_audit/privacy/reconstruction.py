@@ -23,6 +23,7 @@ from fl_audit.privacy.scores import Sensitivities
 
 _LEFT_OUT = {
     Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,
+    Adjacency.REPLACE_USER: Adjacency.ADD_REMOVE_USER,
     Adjacency.REPLACE_CLIENT: Adjacency.ADD_REMOVE_CLIENT,
 }
 

@@ -60,6 +60,9 @@ def contribution_text(facts: RunFacts) -> str:
     match facts.game.law.contribution:
         case contribution.RecordGradients():
             return f"each record its {clipped}gradient"
+        case contribution.UserGradients():
+            together = ", all of them together" if clipped else ""
+            return f"each user the {clipped}sum of the gradients of its records{together}"
         case contribution.LocalTraining(schedule):
             return f"each client its {clipped}update after {_schedule_text(schedule)}"
         case contribution.PrivateTraining(schedule):

@@ -238,12 +238,34 @@ _CLIENT = UnitWords(
     not_there="without it",
     secret_rounds="which clients each round used",
 )
+_USER = UnitWords(
+    one="user",
+    many="users",
+    differing="the differing user",
+    sum="sum of clipped gradients of users",
+    measure="gradient units",
+    others="the gradients of the other users",
+    whether="whether the records of one particular user were used",
+    that="the records of one particular user were used",
+    that_short="they were",
+    not_that="they were not",
+    there="with the user",
+    not_there="without it",
+    secret_rounds="whose records each step used",
+)
 _WORDS = {
     Adjacency.ADD_REMOVE_RECORD: _RECORD,
     Adjacency.REPLACE_RECORD: replace(
         _RECORD,
         whether="whether one particular record, or another in its place, was used",
         not_there="with the other in its place",
+    ),
+    Adjacency.ADD_REMOVE_USER: _USER,
+    Adjacency.REPLACE_USER: replace(
+        _USER,
+        whether="whether the records of one particular user, or of another in its place, were used",
+        not_that="those of another were",
+        not_there="with another in its place",
     ),
     Adjacency.ADD_REMOVE_CLIENT: _CLIENT,
     Adjacency.REPLACE_CLIENT: replace(

@@ -88,8 +88,8 @@ class Agreement:
 
     @property
     def is_about_records(self) -> bool:
-        """Whether the claim is about records, not clients."""
-        return self.claim.neighbours.unit is Unit.RECORD
+        """Whether the claim is about records, or about users of one record each, and not about clients."""
+        return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
         """Refuse a shard of so many records, None if the app did not ask, that has no neighbour of the claim's kind.

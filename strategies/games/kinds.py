@@ -145,7 +145,7 @@ class Kind:
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, mend=mend)
 
 
-_BOTH = (Unit.CLIENT, Unit.RECORD)
+_BOTH = (Unit.CLIENT, Unit.USER, Unit.RECORD)
 _FIRST = Part(Direction.FIRST)
 
 _CLIP = (
@@ -188,7 +188,8 @@ KINDS: tuple[Kind, ...] = (
          Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
          is_beyond=True, units=_BOTH, relation=Relation.REPLACE, mend=f"{_CLIP} {_SENSITIVITY}"),
     Kind("removed among opposite ones", "a record at the clipping norm against none, among others that all point away",
-         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE,
+         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.USER, Unit.RECORD),
+         relation=Relation.ADD_REMOVE,
          mend=f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}"),
     Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO),
          mend="Treat an update of exactly zero like any other one: divide by the norm only where it is above the "

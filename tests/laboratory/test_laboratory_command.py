@@ -17,7 +17,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.trials import strategy_process
 from fl_audit.experiments.trials.strategy_process import StrategyOptions, held
-from fl_audit.strategies.games.campaign import hold_to_claim
+from fl_audit.strategies.games.campaign import hold_to_claim, kinds_of
 from fl_audit.strategies.games.kinds import BY_NAME, MENDS
 from fl_audit.strategies.games.notes import Observer
 from fl_audit.strategies.games.subject import Subject, subject_of
@@ -160,6 +160,18 @@ def test_an_observer_may_be_named_by_its_word(observer: Observer) -> None:
     # Noise that the server adds hides nothing from the server, and all that it claims from a client.
     assert hold_to_claim(subject, claim, budget=QUICK, only=["removed"]).verdict is Verdict.VIOLATED
     assert subject == Subject(private, observer=Observer.SERVER)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_a_claim_about_users_is_played_as_one_about_records(relation: str) -> None:
+    subject = Subject(private)
+    of_users, of_records, of_clients = (
+        [kind.name for kind in kinds_of(subject, StatedClaim(f"{relation}-{unit}", noise_multiplier=1.0))]
+        for unit in ("user", "record", "client")
+    )
+    assert of_users == of_records
+    assert of_users
+    assert of_users != of_clients
 
 
 def test_every_kind_of_game_has_a_mend() -> None:

@@ -223,6 +223,8 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
         case Unit.RECORD:
             twins = ((index, _twin(split, index)) for index in range(len(split.inside)))
             return next(NeighbourPair(index, twin) for index, twin in twins if twin is not None)
+        case Unit.USER:
+            raise InputError("the units are users, of whom no one has a twin: accepted are records and clients")
         case Unit.CLIENT:
             return _replaced_client(config, split)
         case _:

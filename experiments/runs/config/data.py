@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.names import PartitionScheme, RecordAxes
+from fl_audit.data.names import AcrossClients, PartitionScheme, RecordAxes
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
 from fl_audit.federation.names import InitialWeights
 
@@ -19,6 +19,9 @@ class DataSection(ConfigSection):
 
     `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
     partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
+
+    `user` names the column, or the array, that says which person each record is about. With an adjacency of users all
+    records of a user are one unit: they are drawn, clipped, sampled and exchanged together.
 
     How a CSV table is written is found, or said by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
     `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
@@ -39,6 +42,14 @@ class DataSection(ConfigSection):
     """Name of the column to be learned, of `csv` and `hf:`."""
     owner: str | None = None
     """Column (`csv`, `hf:`) or array (`npz`) that says whose a record is; partition `natural` makes owners clients."""
+    user: str | None = None
+    """Column (`csv`, `hf:`) or array (`npz`) that says whom a record is about; `owner`: the owners."""
+    records_per_user: Count | None = None
+    """Most records of a user that are read, the first ones of the file; left out, all of them."""
+    users: Count | None = None
+    """Most users of the training set D, where users are units; left out, as many as have `records` records."""
+    user_across_clients: Choice[AcrossClients] = AcrossClients.REFUSE
+    """What becomes of users with records at several clients: refused, or given as a whole to the first one."""
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
@@ -86,7 +97,7 @@ class DataSection(ConfigSection):
     test_split: str | None = None
     """Of a data set `hf:`, the split of the test records; `test`, if there is one, unless set."""
     records: Count = 1000
-    """Records of the training set D, over all clients."""
+    """Records of the training set D, over all clients; where users are units, the most that whole users may have."""
     test_records: Count = 1000
     """Most test records that accuracy is measured on."""
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000

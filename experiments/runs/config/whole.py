@@ -11,6 +11,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config.audit import AuditSection
 from fl_audit.experiments.runs.config.data import DataSection, ModelSection
 from fl_audit.experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
+from fl_audit.experiments.runs.config.report import ReportSection
 from fl_audit.experiments.runs.config.run import RunSection
 from fl_audit.experiments.runs.config.training import TrainingSection
 from fl_audit.experiments.runs.config.values import ConfigSection
@@ -26,6 +27,7 @@ class RunConfig(ConfigSection):
     privacy: PrivacySection
     audit: AuditSection = Field(default_factory=AuditSection)
     run: RunSection = Field(default_factory=RunSection)
+    report: ReportSection = Field(default_factory=ReportSection)
 
     @model_validator(mode="before")
     @classmethod
@@ -48,6 +50,8 @@ class RunConfig(ConfigSection):
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in PROMISE_ONLY}
+        if not values["report"]:
+            del values["report"]
         return values
 
     def as_public_dict(self) -> dict[str, Any]:

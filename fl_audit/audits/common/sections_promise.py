@@ -9,14 +9,18 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
+from fl_audit.adjacency import Unit
 from fl_audit.arrays import finite
 from fl_audit.audits.common import findings_promise as evidence
 from fl_audit.audits.common.findings_released_model import ClientPromises, measure_client_promises
+from fl_audit.audits.common.levels import LevelNumbers, beyond
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
@@ -62,6 +66,8 @@ def person_text(contents: RunContents) -> str:
     whose, used = "one of the records is yours", "it was used"
     if contents.words.one == "client":
         whose, used = "your records are all that one client holds", "they were used"
+    if contents.words.one == "user":
+        whose, used = "some of the records are yours, however many, as those of one user", "they were used"
     right = percent((1 + promise.advantage_bound_exact) / 2)
     limit = (
         f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
@@ -82,6 +88,8 @@ def person_text(contents: RunContents) -> str:
         )
     if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
+        levels = contents.find(LevelNumbers)
+        text += f" {beyond(levels, Unit.RECORD)}" if levels is not None else ""
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the promise been kept, this would hold; it was broken, so nothing assures it. {text}"
     return text
@@ -116,12 +124,25 @@ def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
         Row("Rounds", numbers.rounds, "chosen before the run"),
         Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
         Row("Gaussian mu", promise.mu, f"{law_words.mu_text(facts)}; {always}by gdp"),
+        *_fit_rows(promise),
         Row("Belief bound", promise.belief_bound, f"{adaptive}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
             f"{fixed}; {prior}; if the differences of all rounds were fixed beforehand", is_share=True),
         Row("Advantage bound", promise.advantage_bound_exact,
             f"{exact}, by {law_words.exact_accountant(facts)}; exact, whatever calibrated the noise"),
         *score,
+    ]  # fmt: skip
+
+
+def _fit_rows(promise: Guarantee) -> list[Row]:
+    """Return the Gaussian parameter that covers the whole profile, with the error of the fit."""
+    fit = gdp_fit(promise.claim.profile)
+    good = "below 0.01 mu says all of the promise, and better than one epsilon and delta"
+    return [
+        Row("Gaussian mu of the whole profile", fit.mu,
+            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
+        Row("Regret of that mu", fit.regret,
+            f"by how much both error rates of a test can lie from those of a Gaussian; {good}"),
     ]  # fmt: skip
 
 

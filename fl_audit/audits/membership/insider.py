@@ -36,6 +36,7 @@ from fl_audit.federation.seen import SeenRound
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import GRADIENT_BUDGET
+from fl_audit.learning.user_gradients import user_gradients
 from fl_audit.mechanisms.weighing import mixed_log_odds
 from fl_audit.privacy.events import require_sampling_rate
 
@@ -180,12 +181,18 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
         case Unit.RECORD if len(steps) == 1:
-            rest, asked = _noise_of_records(game, seen, steps[0], membership), game.differing
+            rest, asked = _noise_of_records(game, seen, steps[0], membership)[0], game.differing
             found = record_gradients(game.model, steps[0].start, asked.features, asked.labels, rest)
             products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
             of_sum = products, norms
-        case Unit.RECORD:
-            of_sum = products, norms = _of_records_over_rounds(game, seen, steps, membership)
+        case Unit.USER if len(steps) == 1 and not law.is_adaptive:
+            rest, asked = _noise_of_records(game, seen, steps[0], membership)[0], game.differing
+            assert asked.user is not None, "where users are units, records know theirs"
+            found = user_gradients(game.model, steps[0].start, asked.features, asked.labels, asked.user, rest)
+            products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
+            of_sum = products, norms
+        case Unit.RECORD | Unit.USER:
+            (products, norms), of_sum = _of_records_over_rounds(game, seen, steps, membership, sigma)
         case Unit.CLIENT:
             (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
         case _:
@@ -216,33 +223,63 @@ def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
     return held if part is None else held & part
 
 
-def _noise_of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> Tensor:
-    """Return a round's release less all gradients that are in it, float64 (worlds, parameters)."""
-    everything, norm = game.training, game.public.law.clipping_norm
+def _noise_of_records(
+    game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership
+) -> tuple[Tensor, Tensor | None]:
+    """Return a round's release less all gradients that are in it, float64 (worlds, parameters), and bits likewise."""
     part = _taking_part(game, seen, step.number, membership.worlds)
-    held = torch.from_numpy(_in_sum(game, membership, part)).to(step.start.device)
-    total = game.model.clipped_sum(step.start, everything.features, everything.labels, norm, None, held)
-    noise = step.release.double() - total.double()
-    return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
+    held = _in_sum(game, membership, part)
+    if game.user is not None:
+        held = held[:, game.user]
+    in_sum = torch.from_numpy(held).to(step.start.device)
+    found = contributed(game, game.victim, game.training, step.start, Moment(step.number, seen.side.norms), in_sum)
+    noise = step.release.double() - found.total.double()
+    bits = None if seen.side.bits is None else seen.side.bits - found.centred_bits
+    return (noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise), bits
 
 
 def _of_records_over_rounds(
-    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership
-) -> tuple[Floats, Floats]:
-    """Return the products with the noise, and the norms, of what several rounds hold of a target, each clipped."""
-    noise = sum((step.factor * _noise_of_records(game, seen, step, membership) for step in steps), torch.zeros(()))
-    shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
-    products, norms = np.empty(shape), np.empty(shape)
-    together = max(1, GRADIENT_BUDGET // steps[0].start.numel())
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return the products with the noise, and the norms, of what one or several rounds hold of a target, each clipped.
+
+    A target's bit for an adaptive norm is one coordinate more, and both stand there a second time without it, as in
+    `_of_clients`.
+    """
+    law, side = game.public.law, seen.side
+    unit, noise = _unit_of_bits(game, sigma), torch.zeros(())
+    for step in steps:
+        noise = noise + step.factor * _with_bit(*_noise_of_records(game, seen, step, membership), unit)
+    shape, differing, target = membership.is_in.shape, game.differing, game.target_of_records
+    limit = law.clipping_norm if side.norms is None else side.norms[:, None, None]
+    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+    products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
+    together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
     for first in range(0, shape[1], together):
-        some, whole = slice(first, first + together), torch.zeros(())
+        some, whole = slice(first, min(shape[1], first + together)), torch.zeros(())
+        records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
+        place = torch.from_numpy(target[records] - first).to(noise.device)
         for step in steps:
-            portion = Portion(differing.features[some], differing.labels[some])
-            one = game.model.example_gradients(step.start, portion).double()
-            whole = whole + step.factor * one * (norm / one.norm(dim=2, keepdim=True)).clamp(max=1)
-        products[:, some] = _array(torch.bmm(whole, noise.unsqueeze(2)).squeeze(2))
-        norms[:, some] = _array(whole.norm(dim=2))
-    return products, norms
+            portion = Portion(differing.features[records], differing.labels[records])
+            each = game.model.example_gradients(step.start, portion).double()
+            if len(place) > some.stop - some.start:  # a target with several records adds their sum
+                each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
+            lengths = each.norm(dim=2, keepdim=True)
+            each = each * (limit / lengths).clamp(max=1)
+            if law.is_adaptive:
+                bits = (lengths <= limit).double() - 0.5
+                each = torch.cat([each, bits * unit.to(bits.device)[:, None, None]], dim=2)
+            whole = whole + step.factor * each
+        for number, end in enumerate(kept):
+            products[number][:, some] = _array(torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2))
+            norms[number][:, some] = _array(whole[..., :end].norm(dim=2))
+    return (products[0], norms[0]), (products[1], norms[1])
+
+
+def _unit_of_bits(game: Game, sigma: Floats) -> Tensor:
+    """Return the unit in which the noise of an adaptive norm's bits is as large as that of the sum, (worlds,)."""
+    law = game.public.law
+    return torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
 
 
 def _of_clients(
@@ -254,7 +291,7 @@ def _of_clients(
     stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
     law, side = game.public.law, seen.side
-    unit = torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
+    unit = _unit_of_bits(game, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:

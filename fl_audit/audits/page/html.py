@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fl_audit.audits.common.officer import OFFICER, OfficerNumbers
 from fl_audit.audits.common.sections_law import law_tables
 from fl_audit.audits.common.sections_promise import person_text
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
@@ -181,6 +182,7 @@ def render_html(
         '<h2 id="numbers">Measured beside promised</h2>',
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
+        _annex(contents) if on_paper and not with_appendix else "",
         _configuration(contents) if on_paper else "",
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
         _appendix(contents, figures) if with_appendix else "",
@@ -268,6 +270,14 @@ def _configuration(contents: RunContents) -> str:
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
     tables = f'<div class="small-print">{"".join(map(_table, law_tables(contents.facts)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}\n<div class="sign-off">{lines}</div>'
+
+
+def _annex(contents: RunContents) -> str:
+    """Return what a data-protection officer is told, which is part of the appendix elsewhere."""
+    numbers = contents.find(OfficerNumbers)
+    if numbers is None:
+        return ""
+    return f'<h2 id="officer">Annex: for a data-protection officer</h2>\n{_inside(OFFICER, numbers, contents, {})}'
 
 
 def _appendix(contents: RunContents, figures: dict[str, str]) -> str:

@@ -1,0 +1,105 @@
+"""The commands about signed statements: sign and verify."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
+from fl_audit.experiments.names import VIOLATED
+
+if TYPE_CHECKING:
+    from fl_audit.experiments.runs.statement import Verified
+
+_SHOWN = 5
+
+
+def sign(
+    directory: DirectoryArgument,
+    key: Annotated[Path, option("FILE", "Ed25519 private key, in PEM and without a password.")],
+    new_key: Annotated[
+        bool, switch("--new-key", "Make the key first: FILE, for you alone, and FILE.pub, for all who verify.")
+    ] = False,
+    name: Annotated[str, option("TEXT", "Who signs.")] = "",
+    role: Annotated[str, option("TEXT", "In which role, such as data protection officer.")] = "",
+) -> None:
+    """Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.
+
+    It proves who states what, and no more.
+    """
+    _require_library()
+    from fl_audit.experiments.runs import statement
+
+    if new_key:
+        statement.new_key(key)
+        print(f"key: {key}, for you alone; {key}.pub is for all who verify")
+    found = statement.sign(directory, key, statement.Signer(name, role))
+    print(f"signed: {directory / statement.STATEMENT}, {len(found.statement['subject'])} files")
+    print(f"verdict: {found.statement['predicate']['verdict']}")
+    print(f"key: {found.key}")
+    print(f"next: fl-audit verify {directory} --key {key}.pub")
+
+
+def verify(
+    directory: DirectoryArgument,
+    key: Annotated[
+        Path | None, option("FILE", "Public key that must have signed.  [default: the one that the statement names]")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.
+
+    Without --key nothing says whose key it is.
+    """
+    _require_library()
+    from fl_audit.experiments.runs import statement
+
+    found = statement.verify(directory, key)
+    predicate, faults = found.statement["predicate"], _faults(found)
+    if as_json:
+        print_json(
+            {
+                "agrees": found.agrees,
+                "key": found.key,
+                "key_was_given": key is not None,
+                "edited": list(found.edited),
+                "missing": list(found.missing),
+                "added": list(found.added),
+                "left_out": found.left_out,
+                "statement": found.statement,
+            }
+        )
+    else:
+        signer = predicate["signer"]
+        who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
+        whose = (
+            "which is the given one" if key is not None else "and nothing says whose it is: compare it, or --key FILE"
+        )
+        print(f"signed: {predicate['signed']} by {who}")
+        print(f"key: {found.key}, {whose}")
+        print(f"verdict: {predicate['verdict']}")
+        if found.left_out:
+            print(f"not checked: {found.left_out} files of challenger/, which is not here")
+        for line in faults:
+            print(line)
+        if found.agrees:
+            print(f"files: {len(found.statement['subject']) - found.left_out} are as they were signed")
+    if not found.agrees:
+        sys.exit(VIOLATED)
+
+
+def _faults(found: "Verified") -> list[str]:
+    lines = []
+    for word in ("edited", "missing", "added"):
+        names: tuple[str, ...] = getattr(found, word)
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            lines.append(f"{word}: {', '.join(names[:_SHOWN])}{more}")
+    return lines
+
+
+def _require_library() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise InputError("signatures need the package cryptography: pip install 'fl-audit[sign]' brings it") from None

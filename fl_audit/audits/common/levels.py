@@ -1,0 +1,74 @@
+"""The same training at three levels, and one Gaussian parameter for the whole promise."""
+
+import math
+
+from fl_audit.adjacency import Unit
+from fl_audit.audits.common.levels import Level, LevelNumbers, measure_levels
+from fl_audit.report.finding import RunContents, Section, Table
+from fl_audit.report.wording import number_text
+
+_WHOSE = {
+    Unit.RECORD: "one record",
+    Unit.USER: "one user, with all records",
+    Unit.CLIENT: "one client, with all records",
+}
+_LARGE = 100.0  # nats, from which on a promise says nothing
+
+
+def _follows(level: Level, claimed: Unit) -> str:
+    """Return how the epsilon of a level follows from the promise."""
+    if level.is_claimed:
+        return "claimed"
+    if level.size is None:
+        return "not known: no column names the users" if Unit.USER in (level.unit, claimed) else "not known"
+    if level.size == 1:
+        return f"by the promise to one {claimed}"
+    return f"by group privacy, of up to {level.size:,} {claimed}s"
+
+
+def _epsilon(level: Level) -> float | str | None:
+    if level.epsilon is not None and math.isinf(level.epsilon):
+        return "none"
+    return level.epsilon
+
+
+def _tables(numbers: LevelNumbers, contents: RunContents) -> list[Table]:
+    claimed = contents.facts.relation.unit
+    columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
+               "Epsilon shown at least (nats)")  # fmt: skip
+    rows = tuple(
+        (_WHOSE[one.unit], _follows(one, claimed), _epsilon(one), "not asked" if one.shown is None else one.shown)
+        for one in numbers.levels
+    )
+    return [Table("What the same training promises at three levels", columns, rows)]
+
+
+def beyond(numbers: LevelNumbers, claimed: Unit) -> str:
+    """Return in a sentence what the promise is worth to the next larger unit; empty where that is not known.
+
+    Parameters
+    ----------
+    numbers, claimed
+        The three levels, and the unit of the promise.
+    """
+    order = list(Unit)
+    larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]
+    if not larger or larger[0].size in (None, 1):
+        return ""
+    level, epsilon = larger[0], larger[0].epsilon
+    assert epsilon is not None, "others were passed over"
+    worth = "nothing that is known" if math.isinf(epsilon) else f"epsilon {number_text(epsilon, 3)}"
+    says = ", which says nothing" * (_LARGE <= epsilon < math.inf)
+    return f"For a {level.unit} with up to {level.size:,} {claimed}s it is worth {worth} by group privacy{says}."
+
+
+def _sentence(numbers: LevelNumbers, contents: RunContents) -> str:
+    claimed = contents.facts.relation.unit
+    text = f"The promise is about one {claimed}. {beyond(numbers, claimed)}".strip()
+    return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
+
+
+LEVELS = Section(
+    "levels", "What the same training promises at three levels", LevelNumbers, measure_levels, keys=("levels",),
+    trusts=True, sentence=_sentence, tables=_tables,
+)  # fmt: skip

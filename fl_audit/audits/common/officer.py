@@ -1,0 +1,130 @@
+"""For a data-protection officer: what was promised and found, in the terms of a review, and what is declared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.report.finding import RunContents, Section, Table, TableLook
+from fl_audit.report.wording import number_text, percent, plural
+from fl_audit.verdict.findings_verdict import VerdictNumbers
+
+TO_FILL_IN = "________________"
+_DECLARED = {
+    "controller": "Controller",
+    "purpose": "Purpose",
+    "system": "System",
+    "data-set": "Data set, as its owner calls it",
+    "persons": "Whose data these are",
+    "retention": "How long model, data and report are kept",
+    "signer": "Signed by",
+    "role": "Role",
+}
+_ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
+_NIST = (
+    ("Epsilon and delta, and what they mean", _ANSWERED, "The promise; what it means for a person in the data"),
+    ("The unit of privacy", _OPERATOR, "whether one unit is one person is for the operator to say"),
+    ("How neighbours differ", _ANSWERED, "the adjacency, which is part of the promise"),
+    ("The mechanism and its implementation", _ANSWERED, "The verdict, with its limit of detection"),
+    ("The trust model", _OPERATOR, "who adds the noise and who looks stand in the configuration"),
+    ("Composition over rounds", _ANSWERED, "by the accountant, over all rounds of this training"),
+    ("Composition over trainings", _OPERATOR, "those that are written into the ledger, fl-audit account --ledger"),
+    ("Accuracy", _ANSWERED, "The released model"),
+    ("Bias against groups", _UNKNOWN, "accuracy is that of all test records together"),
+    ("Side channels", _UNKNOWN, "grids and low bits of the noise are tested; time is not"),
+    ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
+    ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
+)
+"""What NIST SP 800-226 (March 2025) asks about, from epsilon at the top to the collection of data at the bottom."""
+
+
+@dataclass(frozen=True)
+class OfficerNumbers:
+    """What the operator declares, by the names of `[report]`; empty where nothing is."""
+
+    declared: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `declared`."""
+        return {"declared": dict(self.declared)}
+
+
+def _measure(run: FinishedRun, _: Findings) -> OfficerNumbers:
+    told = run.facts.configuration.get("report") or {}
+    return OfficerNumbers({name: str(told[name]) for name in _DECLARED if told.get(name) is not None})
+
+
+def _facts_table(numbers: OfficerNumbers, contents: RunContents) -> Table:
+    run, facts = contents.run, contents.facts
+    game, promise, origin = facts.game, facts.guarantee, contents.run.provenance
+    told = {name: numbers.declared.get(name, TO_FILL_IN) for name in _DECLARED}
+    pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
+    used = f"{game.records:,}{pool} records"
+    used += f", of {plural(game.users, 'user')}" if game.users else ""
+    session = None if origin is None else origin.sessions[-1]
+    digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
+    verdict = contents.find(VerdictNumbers)
+    found = [
+        ("Data set as it was read", game.data.title),
+        (
+            "Digest of the records that were used",
+            digest + (", keyed" if origin is not None and origin.is_keyed else ""),
+        ),
+        ("How many records", used),
+        ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {facts.relation}"),
+    ]
+    if promise is not None:
+        found += [
+            ("Epsilon and delta", f"{number_text(promise.epsilon, 4)} at delta {promise.delta:g}, "
+             f"by {promise.accountant}"),
+            ("Nobody becomes surer than", f"{percent(promise.belief_bound)} that {contents.words.that}"),
+            ("Advantage over guessing, at most", percent(promise.advantage_bound_exact)),
+        ]  # fmt: skip
+        named = promise.reconstruction_bound(1 / CANDIDATES)
+        if named is not None:
+            found.append((f"Named right among {CANDIDATES:,} equally likely, at most", percent(named)))
+        missed = promise.claim.profile.tradeoff(0.01)
+        found.append(("Found as a member at 1 % false alarms, at most", percent(1 - missed)))
+    else:
+        found.append(("Epsilon and delta", "nothing is promised"))
+    found += [
+        ("Verdict", "none" if verdict is None else str(verdict.verdict)),
+        ("Versions", "not noted" if session is None else ", ".join(f"{k} {v}" for k, v in session.versions.items())),
+        ("Date of the run", "not noted" if session is None else session.began),
+        ("Trials", f"{run.worlds:,}"),
+    ]
+    rows = [(_DECLARED[name], value) for name, value in list(told.items())[:5]]
+    rows += [*found, *((_DECLARED[name], value) for name, value in list(told.items())[5:])]
+    return Table("What is processed, promised and found", ("", ""), tuple(rows), TableLook.PAIRS)
+
+
+def _tables(numbers: OfficerNumbers, contents: RunContents) -> list[Table]:
+    edpb = (
+        ("Singling out: can somebody be isolated in the data?", _ANSWERED,
+         f"named right among {CANDIDATES:,}; the game of reconstruction measures what an attacker reaches"),
+        ("Linkability: can two records be tied to one person?", f"{_ANSWERED}, for one training",
+         "beliefs and membership attacks; links to other publications are not known"),
+        ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
+         "attribute with the game of reconstruction; what follows from the population is not changed by noise"),
+    )  # fmt: skip
+    columns = ("What is asked", "Answer", "Where, or why not")
+    return [
+        _facts_table(numbers, contents),
+        Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
+        Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),
+    ]
+
+
+def _sentence(_: OfficerNumbers, __: RunContents) -> str:
+    return (
+        "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
+        "operator was checked by nobody. No number here decides a legal question; these are the facts for one."
+    )
+
+
+OFFICER = Section(
+    "officer", "For a data-protection officer", OfficerNumbers, _measure, keys=("declared",), sentence=_sentence,
+    tables=_tables,
+)  # fmt: skip

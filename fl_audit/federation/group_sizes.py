@@ -1,0 +1,29 @@
+"""How many records, users and clients belong together at most: what group privacy counts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_audit.federation.game import Game
+from fl_audit.federation.game_records import split_of
+
+
+@dataclass(frozen=True)
+class GroupSizes:
+    """The largest groups of D; None of users where no column names them."""
+
+    records_of_client: int
+    records_of_user: int | None = None
+    users_of_client: int | None = None
+    clients_of_user: int | None = None
+
+
+def group_sizes(game: Game) -> GroupSizes:
+    """Return the largest groups of the records of a game."""
+    user, records = split_of(game.public).inside.user, max(len(shard) for shard in game.shards)
+    if user is None:
+        return GroupSizes(records)
+    held = [np.unique(user[shard[shard < len(user)]]) for shard in game.shards]
+    _, clients = np.unique(np.concatenate(held), return_counts=True)
+    of_user = int(np.unique(user, return_counts=True)[1].max())
+    return GroupSizes(records, of_user, max(map(len, held)), int(clients.max()))

@@ -1,0 +1,426 @@
+"""Gradients of users: the gradients of all records of one user, added up and clipped together.
+
+A user with several records is one unit: its contribution is g = sum of the gradients of its records, shortened to C. So
+what is needed is the norm of a sum. Where a model is made of stacked layers no gradient of a record need be formed. The
+gradient of a layer is a sum of products d a' over records and output positions, and ||sum d a'||^2 follows from two
+small Gram matrices of a user's rows, <D D', A A'>, or from the sum itself where that costs less. Gram matrices are
+formed in float64: their differences would lose the norms of sums of gradients that cancel. Other models form gradients
+record by record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fl_audit.errors import require
+from fl_audit.learning import stacked
+from fl_audit.learning.convolutions import StackedConv2d
+from fl_audit.learning.layers import StackedAffine, StackedLinear, Visit
+from fl_audit.learning.record_gradients import RecordGradientSummary
+from fl_audit.learning.sampling import Portion, Workload
+from fl_audit.learning.stacked import StackedModel
+
+
+class UserSum(NamedTuple):
+    """The clipped sums of some users, and how many of them were within the norm."""
+
+    total: Tensor  # float32 (worlds, parameters)
+    # For every user that takes part 1/2 where its summed gradient is at most C long, else -1/2, added up, float64
+    # (worlds,): what a clipping norm that adapts is moved by.
+    centred_bits: Tensor
+
+
+def clipped_user_sum(
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    users: Tensor,
+    clipping_norm: float | Tensor | None,
+    batch_worlds: int | None = None,
+    taking_part: Tensor | None = None,
+) -> UserSum:
+    """Return the sum over users of g min(1, C / ||g||), g the summed gradient of all records of one user.
+
+    Raises `InputError` if shapes do not fit.
+
+    Parameters
+    ----------
+    model, models
+        The model, and the weights of each world, float32 (worlds, parameters).
+    features, labels, users
+        Features of the records, float32 (n, *shape), n may be 0; their classes, int64 (n,); and whose each is, int64
+        (n,).
+    clipping_norm
+        C, positive, one number or one for each world (worlds,); None sums the gradients as they are.
+    batch_worlds
+        As for `StackedModel.clipped_sum`; it cannot be combined with `taking_part`.
+    taking_part
+        Bool (worlds, n): the records over which each world sums; None means all of them. A user of whom only some
+        records take part contributes the clipped sum of these.
+
+    Examples
+    --------
+    >>> model = StackedModel(torch.nn.Linear(2, 2, bias=False), (2,))
+    >>> records, labels, users = torch.tensor([[3.0, 4.0], [3.0, 4.0]]), torch.tensor([0, 0]), torch.tensor([7, 7])
+    >>> clipped_user_sum(model, torch.zeros(1, 4), records, labels, users, None).total.tolist()
+    [[-3.0, -4.0, 3.0, 4.0]]
+    >>> round(float(clipped_user_sum(model, torch.zeros(1, 4), records, labels, users, 1.0).total.norm()), 6)
+    1.0
+    """
+    records = _Records.of(features, labels, users, taking_part)
+    assert batch_worlds is None or taking_part is None, "a part of a batch has not the shapes of its samples"
+    norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
+    total, bits = torch.zeros_like(models), torch.zeros(len(models), dtype=torch.float64, device=models.device)
+    for block in records.blocks(_examples_at_once(model, models)):
+        for rows in block.passes(model, len(models)):
+            worlds = rows.stop - rows.start
+            full = min(block.worlds_per_pass(model), (batch_worlds or len(models)) - rows.start)
+            padded = models[rows]
+            if full > worlds:
+                padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
+            limit = norms if norms is None or norms.dim() == 0 else norms[rows].unsqueeze(1)
+            users_of = block.users_of(rows, len(padded))
+            summed, within = (_fast_sum if model.fast else _formed_sum)(model, padded, users_of, limit)
+            total[rows] += summed[:worlds]
+            bits[rows] += within[:worlds]
+    return UserSum(total, bits)
+
+
+def user_gradients(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, users: Tensor, vectors: Tensor | None = None
+) -> RecordGradientSummary:
+    """Return ||g|| and <v, g>, g the summed gradient of a user's records and v a vector of its world, (worlds, users).
+
+    Raises `InputError` if shapes do not fit.
+
+    Parameters
+    ----------
+    model, models, features, labels, users
+        As for `clipped_user_sum`, the records of each user one after the other: users come in that order.
+    vectors
+        One for each world, finite, (worlds, parameters), read in float32; None, where only the norms are wanted.
+    """
+    records = _Records.of(features, labels, users, None)
+    norms, products = [], []
+    for block in records.blocks(_examples_at_once(model, models)):
+        own_norms, own_products = [], []
+        for rows in block.passes(model, len(models)):
+            own, users_of = models[rows], block.users_of(rows, rows.stop - rows.start)
+            along = None if vectors is None else vectors[rows].float()
+            squares, told = (_fast_summary if model.fast else _formed_summary)(model, own, users_of, along)
+            own_norms.append(squares.sqrt().float())
+            own_products.append(told)
+        norms.append(torch.cat(own_norms))
+        products.append(torch.cat(own_products))
+    none = models.new_zeros(len(models), 0)
+    return RecordGradientSummary(torch.cat([none, *norms], dim=1), torch.cat([none, *products], dim=1))
+
+
+def _examples_at_once(model: StackedModel, models: Tensor) -> int:
+    """Return how many records of a world a pass may hold."""
+    if model.fast:
+        return model.examples_per_pass
+    return max(1, min(model.examples_per_pass, stacked.GRADIENT_BUDGET // models[:1].numel()))
+
+
+class _Bucket(NamedTuple):
+    """Users with about as many records each."""
+
+    segments: Tensor  # their numbers, int64 (s,)
+    places: Tensor  # places of the records of each, int64 (s, k), padded with any place
+    held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
+
+
+@dataclass(frozen=True)
+class _UsersOfPass:
+    """The records of a pass, and which of them belong together.
+
+    Where all worlds work on the same records, users stand in one axis that the worlds share; where each world has drawn
+    its own, the places of all worlds stand in one row, and a user of two worlds counts as two.
+    """
+
+    portion: Portion
+    users: Tensor  # whose each record is, int64 (n,), or (worlds, n) with -1 for what only fills up a row
+    worlds: int  # how many worlds there are
+
+    @cached_property
+    def _runs(self) -> tuple[Tensor, Tensor]:
+        """Which run of equal users each place belongs to, and how long each run is."""
+        flat = self.users
+        if self.portion.is_own:
+            worlds = torch.arange(len(flat), device=flat.device).unsqueeze(1)
+            flat = (flat + 1 + worlds * (int(flat.max()) + 2)).flatten()
+        _, segment, lengths = torch.unique_consecutive(flat, return_inverse=True, return_counts=True)
+        return segment, lengths
+
+    @property
+    def count(self) -> int:
+        """Number of users along one axis."""
+        return len(self._runs[1])
+
+    @cached_property
+    def is_first(self) -> Tensor:
+        """Which places are the first of their user, float64 (n,) or (worlds, n)."""
+        segment, lengths = self._runs
+        first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
+        first[lengths.cumsum(0) - lengths] = 1.0
+        return first.view(self.users.shape)
+
+    @cached_property
+    def buckets(self) -> list[_Bucket]:
+        """The users by how many records they have, so that little is padded."""
+        _, lengths = self._runs
+        starts, found = lengths.cumsum(0) - lengths, []
+        real = self.users.flatten()[starts] >= 0
+        longest = int(lengths[real].max()) if bool(real.any()) else 0
+        low, high = 0, 1
+        while low < longest:
+            segments = (real & (lengths > low) & (lengths <= high)).nonzero().flatten()
+            if len(segments):
+                within = torch.arange(int(lengths[segments].max()), device=lengths.device)
+                held = within < lengths[segments].unsqueeze(1)
+                index = torch.where(held, starts[segments].unsqueeze(1) + within, starts[segments].unsqueeze(1))
+                found.append(_Bucket(segments, index, held.float()))
+            low, high = high, max(high + 1, high * 3 // 2)
+        return found
+
+    def by_place(self, of_users: Tensor) -> Tensor:
+        """Return numbers of users, (axis, users), at the place of each record, (worlds, n)."""
+        placed = of_users[:, self._runs[0]]
+        return placed.view(self.users.shape) if self.portion.is_own else placed
+
+    def along(self, values: Tensor) -> Tensor:
+        """Return values (worlds, n, ...) with the places in the second axis, (axis, places, ...)."""
+        return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Return values (worlds, n, ...) added up over the records of each user, (axis, users, ...)."""
+        along = self.along(values)
+        total = along.new_zeros(along.shape[0], self.count, *along.shape[2:])
+        return total.index_add_(1, self._runs[0], along)
+
+    @cached_property
+    def world_of_user(self) -> Tensor:
+        """The world of each user, where worlds have drawn their own, int64 (users,)."""
+        _, lengths = self._runs
+        return (lengths.cumsum(0) - lengths) // self.users.shape[1]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Records of whole users that a pass may hold."""
+
+    work: Workload
+    users: Tensor  # whose each is, int64 (n,)
+
+    def worlds_per_pass(self, model: StackedModel) -> int:
+        return model.worlds_per_pass(max(1, self.work.width))
+
+    def passes(self, model: StackedModel, worlds: int) -> Iterator[slice]:
+        next(model.passes(worlds, 1), None)  # what the model kept of other records is forgotten
+        width = self.worlds_per_pass(model)
+        for first in range(0, worlds, width):
+            yield slice(first, min(worlds, first + width))
+
+    def users_of(self, rows: slice, worlds: int) -> _UsersOfPass:
+        portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
+        if self.work.chosen is not None:
+            assert portion.counted is not None, "what fills up a row does not count"
+            users = torch.where(portion.counted > 0, users[self.work.chosen[rows]], -1)
+        return _UsersOfPass(portion, users, worlds)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Records user by user."""
+
+    features: Tensor
+    labels: Tensor
+    users: Tensor
+    taking_part: Tensor | None
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor, users: Tensor, taking_part: Tensor | None) -> "_Records":
+        """Return the records of each user one after the other."""
+        found = f"there are {len(users)} users of {len(labels)} records"
+        require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
+        runs, distinct = torch.unique_consecutive(users), torch.unique(users)
+        if len(runs) == len(distinct):
+            return cls(features, labels, users, taking_part)
+        order = torch.argsort(users, stable=True)
+        part = None if taking_part is None else taking_part[:, order]
+        return cls(features[order], labels[order], users[order], part)
+
+    def blocks(self, limit: int) -> Iterator[_Block]:
+        """Yield records of whole users, as many as fit, of one user at least."""
+        if len(self.labels) == 0:
+            return
+        _, lengths = torch.unique_consecutive(self.users, return_counts=True)
+        ends = lengths.cumsum(0)
+        # How many records there are up to the end of each user, in every world.
+        held = ends.unsqueeze(0) if self.taking_part is None else self.taking_part.cumsum(1)[:, ends - 1]
+        first = 0
+        while first < len(ends):
+            before = held[:, first - 1 : first] if first else torch.zeros_like(held[:, :1])
+            most = (held[:, first:] - before).amax(0)
+            last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
+            some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
+            part = None if self.taking_part is None else self.taking_part[:, some]
+            work = Workload.of(self.features[some], self.labels[some], part)
+            if work.width:
+                yield _Block(work, self.users[some])
+            first = last
+
+
+def _fast_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the clipped sums of a pass and the bits, by stacked layers."""
+    taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
+    with torch.no_grad():
+        squares = users.by_place(_squared_norms(users, taped))
+        weights, bits = _clipped(users, squares, norm, portion.counted)
+        columns = model.layout.slices()
+        for visit, signal in taped:
+            kept = _kept(visit, signal)
+            for name, summed in visit.layer.weighted_sum(visit, signal, weights.float(), kept).items():
+                total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+    return total, bits
+
+
+def _clipped(
+    users: _UsersOfPass, squares: Tensor, norm: Tensor | None, counted: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the weight of each record (worlds, n), and the centred bits of the users (worlds,)."""
+    flags = torch.ones_like(squares) if counted is None else counted.double()
+    if norm is None:
+        return flags, (0.5 * flags * users.is_first).sum(1)
+    lengths = squares.clamp(min=0.0)
+    weights = (norm.double() * torch.rsqrt(lengths)).clamp(max=1.0) * flags
+    within = (lengths.sqrt() <= norm.double()).double() - 0.5
+    return weights, (within * flags * users.is_first).sum(1)
+
+
+def _kept(visit: Visit, signal: Tensor) -> object:
+    """Return what a layer's weighted sum asks for beside the weights."""
+    layer = visit.layer
+    if isinstance(layer, StackedLinear):
+        return None
+    if isinstance(layer, StackedConv2d):
+        signals = layer.frame.split(signal.flatten(2))
+        return None, signals.sum(3) if layer.parameter("bias") is not None else None
+    return layer.squared_norms(visit, signal)[1]
+
+
+def _squared_norms(users: _UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Tensor:
+    """Return the squared norms of all users' summed gradients, float64 (axis, users)."""
+    axis = 1 if users.portion.is_own else users.worlds
+    device = taped[0][1].device
+    total = torch.zeros(axis, users.count, dtype=torch.float64, device=device)
+    for visit, signal in taped:
+        layer, counted = visit.layer, users.portion.counted
+        if isinstance(layer, StackedAffine):
+            gradients = layer.squared_norms(visit, signal)[1]
+            assert isinstance(gradients, dict)
+            for own in gradients.values():
+                flat = own.flatten(2) if counted is None else own.flatten(2) * counted.unsqueeze(2)
+                total += users.summed(flat).double().square().sum(2)
+            continue
+        left, right = _factors(visit, signal)
+        left = left if counted is None else left * counted[:, :, None, None]
+        has_bias = layer.parameter("bias") is not None
+        for bucket in users.buckets:
+            total[:, bucket.segments] += _of_products(users.along(left), _read(users, visit, right), bucket, has_bias)
+    return total
+
+
+def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:
+    """Return D and A of a layer whose gradients are D'A: (worlds, n, rows, outs), and (worlds or 1, n, rows, ins)."""
+    layer, frame = visit.layer, visit.layer.frame
+    if isinstance(layer, StackedConv2d):
+        patches = layer._split_patches(visit).transpose(-1, -2)
+        signals = frame.split(signal.flatten(2)).transpose(2, 3)
+        return signals, patches.unsqueeze(0) if visit.shared else patches
+    inputs = visit.inputs.unsqueeze(0) if visit.shared else frame.split(visit.inputs)
+    return frame.split(signal).unsqueeze(2), inputs.unsqueeze(2)
+
+
+def _read(users: _UsersOfPass, visit: Visit, right: Tensor) -> Tensor:
+    return right if visit.shared else users.along(right)
+
+
+def _of_products(left: Tensor, right: Tensor, bucket: _Bucket, has_bias: bool) -> Tensor:
+    """Return ||sum of d a' over a user's rows||^2 of each user of a bucket, with the bias, float64 (axis, users)."""
+    outs, ins, rows = left.shape[3], right.shape[3], bucket.places.shape[1] * left.shape[2]
+    by_gram = rows * (outs + ins) <= outs * ins
+    one = left.shape[0] * (rows * (outs + ins + 2 * rows) if by_gram else rows * (outs + ins) + outs * ins)
+    together, found = max(1, stacked.GRADIENT_BUDGET // one), []
+    for first in range(0, len(bucket.segments), together):
+        index, held = bucket.places[first : first + together], bucket.held[first : first + together]
+        own = (left[:, index] * held[:, :, None, None]).flatten(2, 3)
+        read = right[:, index].flatten(2, 3)
+        if by_gram:
+            wide, deep = own.double(), read.double()
+            squares = (wide @ wide.transpose(2, 3) * (deep @ deep.transpose(2, 3))).sum((2, 3))
+        else:
+            squares = (own.transpose(2, 3) @ read).double().square().sum((2, 3))
+        found.append(squares + own.sum(2).double().square().sum(2) if has_bias else squares)
+    return torch.cat(found, dim=1)
+
+
+def _formed_users(model: StackedModel, models: Tensor, users: _UsersOfPass) -> Tensor:
+    """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
+    portion = users.portion
+    axis = 1 if portion.is_own else users.worlds
+    total = models.new_zeros(axis, users.count, models.shape[1])
+    together = max(1, stacked.GRADIENT_BUDGET // models.numel())
+    place = users._runs[0].view(users.users.shape)
+    for first in range(0, portion.examples, together):
+        some = slice(first, first + together)
+        part = portion.take(some)
+        gradients = model.example_gradients(models, part)
+        if part.counted is not None:
+            gradients = gradients * part.counted.unsqueeze(2)
+        total.index_add_(1, place[..., some].flatten(), users.along(gradients))
+    return total
+
+
+def _formed_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the clipped sums of a pass and the bits, from gradients that are formed."""
+    formed = _formed_users(model, models, users)
+    squares = formed.double().square().sum(2)
+    weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
+    if not users.portion.is_own:
+        first = users.is_first.nonzero().flatten()
+        return torch.einsum("wu,wup->wp", weights[:, first].float(), formed), bits
+    first = users.is_first.flatten().nonzero().flatten()
+    weighted = weights.flatten()[first].float().unsqueeze(1) * formed[0]
+    return torch.zeros_like(models).index_add_(0, users.world_of_user, weighted), bits
+
+
+def _fast_summary(
+    model: StackedModel, models: Tensor, users: _UsersOfPass, vectors: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return squared norms, float64, and products, float32, of all users (worlds, users), by stacked layers."""
+    taped = model.backward(models, users.portion)
+    with torch.no_grad():
+        squares = _squared_norms(users, taped).clamp(min=0.0)
+        if vectors is None:
+            return squares, torch.zeros_like(squares).float()
+        taped[0][0].layer.frame.parameters = model.layout.views(vectors)  # all layers' frame
+        each = torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)
+        return squares, users.summed(each)
+
+
+def _formed_summary(
+    model: StackedModel, models: Tensor, users: _UsersOfPass, vectors: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the same from gradients that are formed."""
+    formed = _formed_users(model, models, users)
+    squares = formed.double().square().sum(2)
+    if vectors is None:
+        return squares, torch.zeros_like(squares).float()
+    return squares, torch.bmm(formed, vectors.unsqueeze(2)).squeeze(2)

@@ -1,0 +1,35 @@
+"""A made-up hospital table: 900 stays of 218 patients in four hospitals, up to a dozen stays each."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+
+def hospital_table(stays: int = 900, patients: int = 218, seed: int = 7) -> pd.DataFrame:
+    """Return the table; every patient has a stay, all in one hospital."""
+    draw = np.random.default_rng(seed)
+    more = draw.choice(patients, stays - patients, p=draw.dirichlet(np.full(patients, 2.0)))
+    who = np.concatenate([np.arange(patients), more])
+    draw.shuffle(who)
+    age, sex, site = draw.integers(20, 90, patients), draw.integers(0, 2, patients), draw.integers(0, 4, patients)
+    pressure, marker = draw.normal(120 + 0.4 * (age - 50), 12), draw.normal(5 + sex, 1.5)
+    risk = 1 / (1 + np.exp(-(0.05 * (pressure - 120) + 0.5 * (marker - 5))))
+    return pd.DataFrame(
+        {
+            "patient_id": [f"P{one:05d}" for one in who],
+            "hospital": [f"H{site[one]}" for one in who],
+            "age": age[who],
+            "sex": np.where(sex[who] == 1, "f", "m"),
+            "pressure": pressure[who].round(1),
+            "marker": marker[who].round(2),
+            "readmitted": np.where(draw.random(stays) < risk[who], "yes", "no"),
+        }
+    )
+
+
+def write_hospital(directory: Path, **numbers: int) -> Path:
+    """Write the table, and return its path."""
+    path = directory / "hospital.csv"
+    hospital_table(**numbers).to_csv(path, index=False)
+    return path

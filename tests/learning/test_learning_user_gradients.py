@@ -1,0 +1,152 @@
+"""Summed gradients of users against a direct computation, one user after the other, in float64."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+
+from fl_audit.learning import stacked
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.user_gradients import clipped_user_sum, user_gradients
+
+WORLDS = 3
+SIZES = (1, 7, 1, 3, 2, 12, 1, 4)
+USERS = torch.from_numpy(np.repeat(np.arange(len(SIZES)) * 5, SIZES))
+RECORDS = len(USERS)
+
+
+class Tempered(nn.Module):
+    """A module that has no stacked form: a learned temperature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.heat = nn.Linear(6, 3), nn.Parameter(torch.ones(()))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.inner(features) * self.heat
+
+
+NETWORKS = {
+    "dense": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), (6,)),
+    "wide": (lambda: nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 3, bias=False)), (40,)),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(16, 3)
+        ),
+        (1, 6, 6),
+    ),
+    "tempered": (Tempered, (6,)),
+}
+
+
+def made(name: str) -> tuple[StackedModel, nn.Module, Tensor, Tensor, Tensor]:
+    torch.manual_seed(3)
+    build, shape = NETWORKS[name]
+    template = build()
+    model = StackedModel(template, shape)
+    models = torch.randn(WORLDS, model.layout.size) * 0.5
+    features, labels = torch.randn(RECORDS, *shape), torch.randint(0, 3, (RECORDS,))
+    return model, template, models, features, labels
+
+
+def sums_of_users(template: nn.Module, model: StackedModel, weights: Tensor, given: tuple[Tensor, ...]) -> Tensor:
+    """Return each user's summed gradient in float64, (users, parameters)."""
+    features, labels, users = given
+    wide = template.double()
+
+    def loss(values: dict[str, Tensor], some: Tensor) -> Tensor:
+        logits = functional_call(wide, values, (features[some].double(),))
+        return nn.functional.cross_entropy(logits, labels[some], reduction="sum")
+
+    values = {name: one.double() for name, one in model.layout.of_one(weights).items()}
+    found = [grad(loss)(values, (users == user).nonzero().flatten()) for user in users.unique()]
+    return torch.stack([torch.cat([one[name].flatten() for name in model.layout.names]) for one in found])
+
+
+def clipped(each: Tensor, norm: float | None) -> Tensor:
+    return each if norm is None else each * (norm / each.norm(dim=1, keepdim=True)).clamp(max=1)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("norm", [None, 0.7, 1e-3])
+def test_clipped_sums_of_users_equal_a_direct_computation(name: str, norm: float | None) -> None:
+    model, template, models, features, labels = made(name)
+    found, bits = clipped_user_sum(model, models, features, labels, USERS, norm)
+    for world in range(WORLDS):
+        each = sums_of_users(template, model, models[world], (features, labels, USERS))
+        truth = clipped(each, norm).sum(0)
+        assert (found[world].double() - truth).norm() <= 1e-6 * max(1.0, float(each.norm(dim=1).sum()))
+        within = len(each) if norm is None else int((each.norm(dim=1) <= norm).sum())
+        assert bits[world] == within - len(each) / 2
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, template, models, features, labels = made(name)
+    drawn = torch.from_numpy(np.random.default_rng(1).random((WORLDS, len(SIZES))) < share)
+    drawn[2] = False
+    part = drawn.repeat_interleave(torch.tensor(SIZES), dim=1)
+    whole = clipped_user_sum(model, models, features, labels, USERS, 0.7, taking_part=part)
+    for world in range(WORLDS):
+        each = sums_of_users(template, model, models[world], (features, labels, USERS))
+        truth = clipped(each, 0.7)[drawn[world]]
+        assert (whole.total[world].double() - truth.sum(0)).norm() < 1e-5
+        within = (each.norm(dim=1) <= 0.7)[drawn[world]].double() - 0.5
+        assert whole.centred_bits[world] == within.sum()
+    # Users are never parted, however little a pass holds, and the order of records does not matter.
+    monkeypatch.setattr(stacked, "PASS_BUDGET", 4 * model.activations)
+    monkeypatch.setattr(stacked, "CACHE_BUDGET", 4 * model.activations)
+    parted = clipped_user_sum(model, models, features, labels, USERS, 0.7, taking_part=part)
+    torch.testing.assert_close(parted.total, whole.total, rtol=1e-4, atol=1e-5)
+    assert torch.equal(parted.centred_bits, whole.centred_bits)
+    order = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(2))
+    mixed = clipped_user_sum(model, models, features[order], labels[order], USERS[order], 0.7, None, part[:, order])
+    torch.testing.assert_close(mixed.total, whole.total, rtol=1e-4, atol=1e-5)
+
+
+def test_norms_of_each_world_clip_it() -> None:
+    model, _, models, features, labels = made("dense")
+    norms = torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64)
+    found = clipped_user_sum(model, models, features, labels, USERS, norms)
+    for world, norm in enumerate(norms.tolist()):
+        alone = clipped_user_sum(model, models[[world]], features, labels, USERS, norm)
+        torch.testing.assert_close(found.total[[world]], alone.total, rtol=1e-5, atol=1e-6)
+        assert found.centred_bits[world] == alone.centred_bits[0]
+
+
+def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
+    # 60 records whose gradients are far longer than their sum: norms must not be differences of large squares.
+    model = StackedModel(nn.Linear(50, 2, bias=False), (50,))
+    base = torch.randn(1, 50, generator=torch.Generator().manual_seed(0)) * 1000
+    features = torch.cat([base.repeat(60, 1), base[:, :] * 1e-4])
+    labels = torch.tensor([0, 1] * 30 + [0])
+    found = clipped_user_sum(model, torch.zeros(1, 100), features, labels, torch.zeros(61, dtype=torch.int64), 0.05)
+    assert float(found.total.norm()) <= 0.05 * (1 + 1e-5)
+
+
+def test_a_part_of_a_batch_is_worked_out_in_the_shapes_of_the_whole() -> None:
+    model, _, models, features, labels = made("dense")
+    whole = clipped_user_sum(model, models, features, labels, USERS, 0.7)
+    part = clipped_user_sum(model, models[:1], features, labels, USERS, 0.7, batch_worlds=WORLDS)
+    assert torch.equal(part.total, whole.total[:1])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_norms_and_products_are_those_of_the_sums(name: str) -> None:
+    model, template, models, features, labels = made(name)
+    vectors = torch.randn(WORLDS, model.layout.size)
+    found = user_gradients(model, models, features, labels, USERS, vectors)
+    for world in range(WORLDS):
+        each = sums_of_users(template, model, models[world], (features, labels, USERS))
+        torch.testing.assert_close(found.norms[world].double(), each.norm(dim=1), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.products[world].double(), each @ vectors[world].double(), rtol=1e-3, atol=1e-3)
+
+
+def test_users_of_one_record_are_records() -> None:
+    model, _, models, features, labels = made("convolutions")
+    alone = clipped_user_sum(model, models, features, labels, torch.arange(RECORDS), 0.3)
+    torch.testing.assert_close(alone.total, model.clipped_sum(models, features, labels, 0.3), rtol=1e-4, atol=1e-5)
+    none = clipped_user_sum(model, models, features[:0], labels[:0], torch.arange(0), 0.3)
+    assert not none.total.any()

@@ -1,0 +1,47 @@
+"""Groups of units, and one Gaussian parameter for a whole profile."""
+
+import math
+
+import pytest
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.accounting import PrivacyProfile
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gdp_fit import gdp_fit
+from fl_audit.privacy.groups import group_epsilon
+
+ADD = Adjacency.ADD_REMOVE_RECORD
+
+
+def profile_of(noise: float, rounds: int, rate: float = 1.0) -> PrivacyProfile:
+    return PrivacyProfile(gaussian_rounds(noise, rounds, rate), ADD)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_group_under_gaussian_noise_is_one_unit_with_as_much_less_noise(size: int) -> None:
+    together = profile_of(3.0 / size, 5).epsilon(1e-4)
+    assert group_epsilon(profile_of(3.0, 5), size, 1e-4) == pytest.approx(together, rel=1e-9)
+
+
+def test_a_group_under_sampled_noise_has_what_the_lemma_says() -> None:
+    unit, delta = profile_of(2.0, 20, 0.1), 1e-5
+    assert group_epsilon(unit, 1, delta) == unit.epsilon(delta)
+    found = group_epsilon(unit, 3, delta)
+    epsilon = found / 3
+    assert unit.delta(epsilon) * math.expm1(found) / math.expm1(epsilon) <= delta * (1 + 1e-6)
+    assert found > group_epsilon(unit, 2, delta) > unit.epsilon(delta)
+
+
+def test_the_fit_of_gaussian_noise_is_exact() -> None:
+    assert gdp_fit(profile_of(4.0, 16)) == (pytest.approx(1.0), 0.0)
+
+
+def test_the_fit_of_sampled_noise_is_that_of_gdpnum() -> None:
+    # gdpnum 0.1.0 gives these for noise 9.4, rate 0.328 and 2,000 steps.
+    found = gdp_fit(profile_of(9.4, 2000, 0.328))
+    assert found.mu == pytest.approx(1.5685621993, abs=5e-4)
+    assert found.regret == pytest.approx(0.0010208130697, abs=1e-4)
+
+
+def test_few_sampled_rounds_are_no_gaussian_and_the_regret_says_so() -> None:
+    assert gdp_fit(profile_of(1.0, 1, 0.05)).regret > 0.01

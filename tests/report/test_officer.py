@@ -1,0 +1,30 @@
+"""The annex for a data-protection officer: facts of the run, fields of the operator, and lines to fill in."""
+
+from audits import small_settings
+
+from fl_audit.audits.common.officer import TO_FILL_IN
+from fl_audit.audits.page.html import render_html
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.sameness import differences
+from fl_audit.experiments.studies.chores import played
+
+DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
+
+
+def test_declared_words_stand_in_page_paper_and_summary_and_the_rest_is_to_be_filled_in() -> None:
+    settings = small_settings(privacy={"sensitivity": "global"})
+    contents = played(resolve(parse_config(settings | {"report": DECLARED})))
+    assert contents.summary["declared"] == DECLARED
+    for page in (render_html(contents, []), render_html(contents, [], True, False)):
+        assert page.count('id="officer"') == 1
+        assert "Clinic &lt;A&gt;" in page
+        assert page.count(TO_FILL_IN) == 5
+        assert "NIST SP 800-226" in page
+        assert "replace-record" in page
+
+
+def test_words_of_the_report_decide_nothing_of_a_run() -> None:
+    plain, told = (parse_config(small_settings() | more) for more in ({}, {"report": DECLARED}))
+    assert "report" not in plain.as_dict()
+    assert differences(plain.as_dict(), told.as_dict()) == []
