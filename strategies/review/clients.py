@@ -195,10 +195,10 @@ def _looked(clients: _Clients, caught: Caught, delta: float | None) -> Assessmen
     found = Evidence(trainings, caught.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not found.is_private:
-        return assess(fl_audit.clients.app.name, found, unseen)
+        return assess(clients.app.name, found, unseen)
     repeated = (clients.trainings[min(clients.trainings)], clients.again(Recorder()))
     again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
-    return assess(fl_audit.clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
+    return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
 
 
 def _edited(clients: _Clients) -> Callable[[Recorder, Edit], RecordedTraining]:

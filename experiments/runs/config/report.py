@@ -10,7 +10,7 @@ Line = Annotated[str, Field(min_length=1, max_length=400)]
 
 
 class ReportSection(ConfigSection):
-    """What the operator declares for the annex of the report. Nobody checks it; what is left out is filled in by hand."""
+    """Declarations of the operator for the annex of the report, unchecked; what is left out is filled in by hand."""
 
     controller: Line | None = None
     """Who decides why and how the data are processed."""
