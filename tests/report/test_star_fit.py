@@ -7,10 +7,10 @@ import pytest
 from test_look_at import shown
 
 from fl_audit.audits.common.findings_released_model import StarNumbers
+from fl_audit.audits.page.html import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.released_model.fits_of_worlds import FIT
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import render_html
 
 WORLDS = 40
 
