@@ -6,7 +6,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.verdict.verdict import Judgement
 
 
-class Audit(Protocol):
+class AuditKind(Protocol):
     """One kind of audit."""
 
     def judge(self, run: FinishedRun) -> Judgement | None:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from fl_audit.audits.audit import Audit
+from fl_audit.audits.audit import AuditKind
 from fl_audit.audits.canaries.audit import CanaryAudit
 from fl_audit.audits.identifiability.audit import IdentifiabilityAudit
 from fl_audit.audits.membership.audit import MembershipAudit
@@ -19,7 +19,7 @@ class AuditName(StrEnum):
     ONE_RUN = "one-run"
 
 
-AUDITS: dict[AuditName, Audit] = {
+AUDITS: dict[AuditName, AuditKind] = {
     AuditName.IDENTIFIABILITY: IdentifiabilityAudit(),
     AuditName.MEMBERSHIP: MembershipAudit(),
     AuditName.RECONSTRUCTION: ReconstructionAudit(),
@@ -37,6 +37,6 @@ def name_of(public: PublicGame) -> AuditName:
     return AuditName.MEMBERSHIP if public.plays_membership else AuditName.IDENTIFIABILITY
 
 
-def audit_of(public: PublicGame) -> Audit:
+def audit_of(public: PublicGame) -> AuditKind:
     """Return the audit that a game plays."""
     return AUDITS[name_of(public)]

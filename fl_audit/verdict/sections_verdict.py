@@ -261,7 +261,7 @@ def verdict_section(
     ----------
     judge, covers, not_compared
         What judges a run with a promise; what its verdict covers; and why nothing was compared: as
-        `fl_audit.audits.audit.Audit` has them.
+        `fl_audit.audits.audit.AuditKind` has them.
     """
 
     def said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
