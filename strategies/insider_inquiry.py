@@ -10,7 +10,6 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.canaries.canaries import directions_read, parts
-from fl_audit.audits.identifiability.laws import SMALLEST_SIGNAL
 from fl_audit.federation.columns import Columns
 from fl_audit.federation.contributing import private_steps
 from fl_audit.federation.game import Game
@@ -22,6 +21,7 @@ from fl_audit.protocol import Key, Query
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.inquiries import TRAIN, Inquiry, More, Transcript, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array
+from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 from fl_audit.verdict.residuals import Residuals, ResidualsLayout
 from fl_audit.worlds import WorldBatch
 

@@ -1,9 +1,11 @@
-"""What the source must not have: circles, two public classes of one name, and files that `flwr run` leaves behind.
+"""What the source must not have: circles, imports that run upward, and files that `flwr run` leaves behind.
 
-Floors are contracts of import-linter.
+Nor has it two public classes of one name, or more questions about the kind of audit than are left outside `audits/`.
 """
 
 import ast
+import re
+import tomllib
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -23,6 +25,45 @@ def test_no_module_imports_itself_through_others() -> None:
     drawing = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(drawing).prepare()
     assert len(drawing) > 450
+
+
+def test_imports_run_downward_only() -> None:
+    """The order of packages is that of the contract, and no import is let off."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    assert "ignore_imports" not in contract
+    layers = [{f"fl_audit.{one.strip()}" for one in layer.split("|")} for layer in contract["layers"]]
+    height = {package: -number for number, layer in enumerate(layers) for package in layer}
+    graph = grimp.build_graph("fl_audit", cache_dir=None)
+    found = [
+        f"{module} imports {imported}"
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+        if height.get(_package(module), 0) < height.get(_package(imported), -len(layers))
+    ]
+    assert found == []
+    assert {_package(module) for module in graph.modules} - {*height} == {"fl_audit"}
+
+
+def _package(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+QUESTIONS = re.compile(
+    r"\.(plays_membership|exactly_one|with_insider)\b|\bcanaries (>|==|!=) 0|\.game [!=]= |\.game (not )?in \("
+)
+MOST_QUESTIONS = 61
+"""How often the source outside `audits/` asks which kind of audit is played; this number is only ever made smaller."""
+
+
+def test_questions_about_the_kind_of_audit_become_fewer() -> None:
+    """A kind of audit answers for itself; `fl_audit.audits.registry` alone says which one it is."""
+    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    outside = [path for path in files if (ROOT / "fl_audit" / "audits") not in path.parents]
+    asked = {path.relative_to(ROOT): len(QUESTIONS.findall(path.read_text(encoding="utf-8"))) for path in outside}
+    told = {str(path): count for path, count in sorted(asked.items()) if count}
+    assert sum(told.values()) <= MOST_QUESTIONS, told
 
 
 def test_no_two_public_classes_have_one_name() -> None:

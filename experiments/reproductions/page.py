@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.audits.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
+from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.reproductions.papers import COLUMNS, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 

@@ -13,6 +13,7 @@ from fl_audit.experiments.runs.cautions import most_records, report_lines
 from fl_audit.experiments.runs.pairs import looked_at
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.crafted import measured
+from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.game import load_game
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
@@ -63,8 +64,7 @@ def summarise(
         record_claim=None if plan.public.randomiser is None else record_claim(game),
         crafted=crafted,
         commonest=float(np.bincount(labels).max() / len(labels)),
-        canaries=canary_facts(game),
-        drawn=drawn,
+        of_audit=Findings({type(one): one for one in (canary_facts(game), drawn) if one is not None}),
         looks=looks,
         look_at=report_lines(plan),
         most_records=most_records(plan),

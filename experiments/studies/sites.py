@@ -23,7 +23,6 @@ from rich.console import Console
 from scipy.special import softmax
 
 from fl_audit.arrays import Flags
-from fl_audit.audits.identifiability.advantage import mean_interval
 from fl_audit.audits.membership.findings_attacks import AttackNumbers
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionNumbers, Success
 from fl_audit.experiments.cli.main import guarded
@@ -33,6 +32,7 @@ from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.federation.game import Game, load_game
+from fl_audit.statistics.advantage import mean_interval
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
 """What is promised about clients at delta .001; None is no promise, and no noise."""

@@ -5,11 +5,12 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from fl_audit.audits.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
+from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, promise_varies
 from fl_audit.released_model.methods import cuts_text
+from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural

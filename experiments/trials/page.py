@@ -19,11 +19,12 @@ from fl_audit.audits.black_box.findings import (
     untried_words,
 )
 from fl_audit.audits.black_box.trial import Attempt, Trial
-from fl_audit.audits.page.markup import html_figure, html_page, page_table, verdict_banner
+from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.local_training.assessment import Assessment, headline, screen
 from fl_audit.local_training.pitfalls import Weight
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.wording import capital
+from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import whole_file
 

@@ -4,16 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 from fl_audit.audits.common import sections_promise as promise
-from fl_audit.audits.common.levels import LEVELS
 from fl_audit.audits.common.look_at import look_at
-from fl_audit.audits.common.officer import OFFICER
 from fl_audit.audits.common.sections_law import LAW, ORIGIN
+from fl_audit.audits.common.sections_levels import LEVELS
+from fl_audit.audits.common.sections_officer import OFFICER
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
 from fl_audit.audits.identifiability.sections_pair import CRAFTED, PAIR
 from fl_audit.audits.membership.sections_attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
+from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
@@ -22,8 +23,16 @@ from fl_audit.report.wording import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictNumbers
 from fl_audit.verdict.sections_noise import NOISE
-from fl_audit.verdict.sections_verdict import VERDICT
+from fl_audit.verdict.sections_verdict import verdict_section
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import SCHEMA
+
+VERDICT = verdict_section(
+    judge=lambda run: audit_of(run.facts.game).judge(run),
+    covers=lambda facts: audit_of(facts.game).covers(facts),
+    not_compared=lambda run: audit_of(run.facts.game).not_compared(run),
+)
+"""The verdict, by the tests of the audit that was played."""
 
 SECTIONS: tuple[Section[Any], ...] = (
     # what was promised, and what became of it
@@ -84,8 +93,10 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         if numbers is not None:
             found[section.numbers] = numbers
             summary |= numbers.to_json() | dict(section.said(numbers, run))
-    contents = RunContents(run, Findings(found), summary, sections)
-    if (verdict := contents.find(VerdictNumbers)) is not None:
+    verdict = found.get(VerdictNumbers)
+    is_violated = verdict is not None and verdict.verdict is Verdict.VIOLATED
+    contents = RunContents(run, Findings(found), summary, sections, is_violated)
+    if verdict is not None:
         # Nothing on one page is consistent beside a number that is broken.
         found[VerdictNumbers] = verdict.beside(
             tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)

@@ -1,35 +1,28 @@
 """What evidence starts from: the tables of a finished run, and the facts about what was promised and played."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.audits.canaries.canaries import CanaryFacts
-from fl_audit.audits.identifiability.laws import bound_in_other, increments_of
-from fl_audit.audits.membership.achieved import OneTargetScores, one_target_scores
-from fl_audit.audits.reconstruction.reconstruction import Drawn, ranks_of_truth
+from fl_audit.arrays import Flags, Floats
 from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.federation.membership import Membership
 from fl_audit.federation.public import PublicGame
 from fl_audit.federation.randomised import RecordClaim
 from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
-from fl_audit.randomness import Purpose, generator
+from fl_audit.privacy.log_odds import LogOddsLaw, Truth, bound_in_other, increments_of, log_odds_law
 from fl_audit.released_model.epsilon_star import StarSettings
-from fl_audit.verdict.measured import Measured
-from fl_audit.verdict.noise_scale import NoiseAlong
-from fl_audit.verdict.residuals import Residuals
 
-_TARGET_NOISE = ("noise_squares", "noise_rounds")
+Made = TypeVar("Made")
+
 _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that float32 explains
 
 
@@ -47,8 +40,8 @@ class RunFacts:
     record_claim: RecordClaim | None = None  # what randomising promises each record; None where none is randomised
     crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
     commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
-    canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
-    drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
+    # What an audit of one kind knows of the run beside its tables, by its type.
+    of_audit: Findings = field(default_factory=lambda: Findings({}))
     # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
     looks: tuple[int, ...] = ()
     look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
@@ -59,6 +52,16 @@ class RunFacts:
     def has_promise(self) -> bool:
         """Whether there is any noise, and with it a promise."""
         return self.guarantee is not None
+
+    @property
+    def promise(self) -> Guarantee:
+        """What was promised, for what only a run with a promise has."""
+        assert self.guarantee is not None, "what was not promised is not measured"
+        return self.guarantee
+
+    def find(self, kind: type[Numbers]) -> Numbers | None:
+        """Return what an audit knows of the run beside its tables; None where nothing of this type is known."""
+        return self.of_audit.find(kind)
 
     @property
     def relation(self) -> Adjacency:
@@ -126,6 +129,13 @@ class FinishedRun:
     timing: Timing = field(default_factory=Timing)  # how long it took
     provenance: Provenance | None = None  # where it comes from; None where that was not noted
     unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
+        """Return what a function makes of this run; it is called once, however often it is asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast(Made, self._made[make])
 
     @property
     def worlds(self) -> int:
@@ -172,58 +182,6 @@ class FinishedRun:
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
     @cached_property
-    def target_scores(self) -> OneTargetScores | None:
-        """Log-odds of one target of every world, in the game of membership; None elsewhere, or without insiders."""
-        table = self.tables.targets
-        if table is None or "log_odds" not in table or self.facts.game.exactly_one:
-            return None
-        shape = (self.worlds, -1)
-        membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
-        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
-        return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
-
-    @property
-    def can_compare_targets(self) -> bool:
-        """Whether attacks can be measured: there are two worlds, and one has a member and another target."""
-        if (table := self.tables.targets) is None or self.worlds < 2:
-            return False
-        inside = table.groupby("world")["is_in"].agg(["any", "all"])
-        return bool((inside["any"] & ~inside["all"]).any())
-
-    @property
-    def target_noise(self) -> NoiseAlong | None:
-        """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
-
-        None where it was not measured, as in batches of an older version.
-        """
-        table, drawn = self.tables.targets, self.target_scores
-        if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
-            return None
-        is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(self.worlds, -1)
-        at = np.arange(self.worlds), is_in.argmax(axis=1) if drawn is None else drawn.targets
-        squares, rounds = (table[name].to_numpy().reshape(self.worlds, -1)[at] for name in _TARGET_NOISE)
-        return NoiseAlong(squares, rounds.astype(np.int64), is_in[at])
-
-    @cached_property
-    def candidate_ranks(self) -> Integers | None:
-        """Place of the truth among the candidates, (worlds,), in the game of reconstruction; None elsewhere."""
-        table = self.tables.targets
-        if table is None or "log_odds" not in table or not self.facts.game.exactly_one:
-            return None
-        log_odds, truth = self.candidates
-        with np.errstate(divide="ignore"):
-            prior = np.log(self.facts.game.prior_of_candidates)
-        return ranks_of_truth(log_odds + prior, truth)
-
-    @property
-    def candidates(self) -> tuple[Floats, Integers]:
-        """Log-odds of each candidate against nobody, (worlds, candidates), and the true one; game of reconstruction."""
-        table, shape = self.tables.targets, (self.worlds, -1)
-        assert table is not None, "the game of reconstruction has candidates"
-        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
-        return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
-
-    @cached_property
     def signal(self) -> Floats:
         """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
         sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
@@ -235,21 +193,6 @@ class FinishedRun:
         if "increment" in self.tables.rounds:
             return self.by_world("increment")
         return increments_of(self.by_world("log_odds"))  # runs of an older version kept cumulated log-odds only
-
-    @cached_property
-    def measured(self) -> Measured:
-        """What the insider measured, for the tests of the verdict."""
-        residuals = self.tables.residuals
-        return Measured(
-            members=self.bits,
-            increments=self.increments,
-            sensitivity=self.by_world("local_sensitivity"),
-            sigma=self.by_world("sigma"),
-            noise_multiplier=self.facts.game.law.round_multiplier(self.facts.game.standpoint),
-            residuals=None if residuals is None else Residuals.of_table(residuals),
-            scores=self.scores,
-            largest_mu=self.facts.mu if math.isfinite(self.facts.mu) else None,
-        )
 
     @property
     def scores(self) -> Floats | None:

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
@@ -149,3 +149,22 @@ def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
     """Return the curves of what is released on a grid up to 32 times as fine, about half a million points at most."""
     finer = min(_FINER, _GRID // pld.loss_curves(profile.events, profile.adjacency).size)
     return pld.loss_curves(profile.events, profile.adjacency, pld.FINE * max(1, finer))
+
+
+def increments_of(log_odds: Floats) -> Floats:
+    """Return the increments of cumulated log-odds (worlds, rounds), for tables that kept nothing else.
+
+    Increments that are tiny beside the log-odds themselves are lost to rounding.
+    """
+    return np.diff(log_odds, axis=1, prepend=0.0)
+
+
+def bound_in_other(bound: float, prior: float) -> float:
+    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2.
+
+    Parameters
+    ----------
+    bound, prior
+        Bound of the belief in D, and prior probability of D, both above 0 and below 1.
+    """
+    return float(expit(logit(bound) - 2 * logit(prior)))

@@ -17,10 +17,8 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.wording import Reading, UnitWords, reading_text, unit_words
 from fl_audit.rounding import Rounded, rounded
-from fl_audit.verdict.family import READING_LEVEL
-from fl_audit.verdict.findings_verdict import VerdictNumbers
-from fl_audit.verdict.readings import Ends, Read, read, widened
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.statistics.readings import Ends, Read, read, widened
 
 N = TypeVar("N", bound=Findable)
 
@@ -33,6 +31,7 @@ class RunContents:
     findings: Findings  # the numbers of each finding
     summary: dict[str, Any]  # the content of `summary.json`, schema 1
     sections: "tuple[Section[Any], ...]"  # how each finding is shown, in this order
+    is_violated: bool = False  # whether the verdict is `violated`, so that no number acquits by itself
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the numbers of a finding, None where the run has none."""
@@ -61,14 +60,7 @@ class RunContents:
     @property
     def promise(self) -> Guarantee:
         """What was promised, for findings that only a run with a promise has."""
-        assert self.facts.guarantee is not None, "what was not promised is not measured"
-        return self.facts.guarantee
-
-    @property
-    def is_violated(self) -> bool:
-        """Whether the verdict is `violated`."""
-        verdict = self.find(VerdictNumbers)
-        return verdict is not None and verdict.verdict is Verdict.VIOLATED
+        return self.facts.promise
 
     @property
     def words(self) -> UnitWords:

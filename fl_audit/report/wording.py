@@ -8,7 +8,7 @@ from typing import Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.rounding import interval_text, is_unlimited, rounded
-from fl_audit.verdict.readings import Reading as Reading
+from fl_audit.statistics.readings import Reading as Reading
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"

@@ -13,15 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fl_audit.errors import require
-
-FAMILY_LEVEL = 0.001
-"""Probability with which a federation that keeps its promise may be called violated."""
-
-READING_LEVEL = FAMILY_LEVEL / 200
-"""Chance with which one number that keeps its claim is called broken, where no test of the family decides about it.
-
-So a run of 200 such numbers calls one of them broken as rarely as an honest run is called violated.
-"""
+from fl_audit.statistics.levels import FAMILY_LEVEL as FAMILY_LEVEL
 
 DETECTION_POWER = 0.9
 """Probability with which a breach as large as a limit of detection is found."""

@@ -1,17 +1,16 @@
 """The verdict: what became of the promise, which test broke it, what it covers, and how much noise there really is."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fl_audit.arrays import finite
-from fl_audit.audits.canaries.findings_one_run import judge_canaries
-from fl_audit.audits.reconstruction.reconstruction import judge_hits
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.verdict.family import TestName
 from fl_audit.verdict.noise_estimate import NoiseEstimate
-from fl_audit.verdict.verdict import Judgement, Verdict, judge, judge_scores
+from fl_audit.verdict.verdict import Judgement, Verdict
 
 
 @dataclass(frozen=True)
@@ -62,25 +61,18 @@ class VerdictNumbers:
         return {"verdict": str(self.verdict)}
 
 
-def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
-    """Return the verdict on a run, and what it rests on."""
-    facts, promise = run.facts, run.facts.guarantee
-    if promise is not None and (judged := judge_canaries(run)) is not None:
-        return VerdictNumbers(judged.verdict, judged, None, promise.epsilon)
-    scores, targets, ranks = run.insider_scores, run.target_scores, run.candidate_ranks
-    nothing = scores is None and targets is None and ranks is None and not run.has_insider
-    if promise is None or nothing:
-        return VerdictNumbers(Verdict.NO_PROMISE if promise is None else Verdict.NOT_AUDITED, None)
-    said = (promise, facts.confidence)
-    if ranks is not None:
-        chance = float(facts.game.prior_of_candidates.max())
-        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, run.target_noise)
-    elif targets is not None:
-        found = judge_scores(targets.members, targets.nonmembers, *said, run.target_noise)
-    elif scores is not None:
-        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
-    else:
-        found = judge(run.measured, *said)
+def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictNumbers:
+    """Return the verdict on a run, and what it rests on.
+
+    Parameters
+    ----------
+    run, judge
+        A finished run, and what judges one that has a promise; it returns None where there was nothing to judge.
+    """
+    if (promise := run.facts.guarantee) is None:
+        return VerdictNumbers(Verdict.NO_PROMISE, None)
+    if (found := judge(run)) is None:
+        return VerdictNumbers(Verdict.NOT_AUDITED, None)
     speed, worlds, needed = run.timing.worlds_per_second, found.worlds_needed, None
     if worlds is not None and speed:
         needed = worlds / speed + (run.timing.setup_seconds or 0.0)

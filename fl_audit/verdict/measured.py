@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.identifiability.laws import innovations
 from fl_audit.errors import require, require_number
 from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult, only_if
+from fl_audit.verdict.innovations import innovations
 from fl_audit.verdict.residuals import Residuals
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some worlds are

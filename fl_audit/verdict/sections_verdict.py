@@ -1,18 +1,18 @@
 """The verdict: what became of the promise, which test broke it, and what a verdict covers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from fl_audit.audits.page.markup import Banner, verdict_banner
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import wording
+from fl_audit.report.banner import Banner
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.wording import Reading, UnitWords, capital, number_text, one_in, percent, plural
+from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
-from fl_audit.verdict.findings_verdict import VerdictNumbers, measure_verdict
+from fl_audit.verdict.findings_verdict import VerdictNumbers, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, law_in_words
 from fl_audit.verdict.verdict import Judgement, Verdict
 from fl_audit.verdict.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
@@ -180,7 +180,7 @@ def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
     )
 
 
-def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
+def _scope(numbers: VerdictNumbers, facts: RunFacts, covers: str) -> str:
     """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
     found, promise = numbers.judgement, facts.guarantee
     if found is None or promise is None:
@@ -190,38 +190,9 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             why = f"The models were trained without clipping and noise: nothing was promised{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a promise."
-    if numbers.judges_canaries:
-        covers = (
-            "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
-            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
-        )
-    elif numbers.names_candidates:
-        covers = (
-            "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            "data and other seeds were not tried."
-        )
-    else:
-        these = "these pairs" if facts.game.plays_membership else "this pair"
-        covers = (
-            f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
-            "challenger's secret) only; other neighbours, other data and other seeds were not tried."
-            f"{_cohort_text(facts)}"
-        )
     seen = _detection_text(found, promise, wording.unit_words(facts.relation))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
     return f"{covers} {seen}{smaller}"
-
-
-def _cohort_text(facts: RunFacts) -> str:
-    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
-    cohorts = facts.game.law.participation
-    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
-        return ""
-    rounds = f"{cohorts.participations(facts.game.rounds):,} of {plural(facts.game.rounds, 'round')}"
-    return (
-        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
-        f"{rounds}: no client takes part more often."
-    )
 
 
 def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
@@ -254,21 +225,6 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     return f"{said} That is too little to tell: {worlds} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
 
 
-def _coins_text(run: FinishedRun) -> str:
-    """Say that attacks are not measured where no world has a member and another target; else nothing."""
-    if not run.facts.game.plays_membership or run.facts.game.exactly_one or run.can_compare_targets:
-        return ""
-    why = "one world is too few" if run.worlds < 2 else "the coins of the targets fell alike in every world"
-    return f" No attack was measured, for {why}: play more worlds, or choose more targets."
-
-
-def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    return {
-        "scope": _scope(numbers, run.facts) + _coins_text(run) + _looks_text(numbers.judgement, run.facts),
-        "looks": None if numbers.judgement is None else list(run.facts.looks),
-    }
-
-
 def _finding_of(test: TestResult) -> str:
     """Return what a test says of the promise, in the word of a reading: that none fails is no proof that it is kept."""
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
@@ -294,7 +250,28 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     return tables
 
 
-VERDICT = Section(
-    "verdict", "The tests of the promise", VerdictNumbers, measure_verdict, keys=("verdict", "scope", "looks"),
-    on_page=True, sentence=_sentence, tables=_tables, said=_said,
-)  # fmt: skip
+def verdict_section(
+    judge: Callable[[FinishedRun], Judgement | None],
+    covers: Callable[[RunFacts], str],
+    not_compared: Callable[[FinishedRun], str],
+) -> Section[VerdictNumbers]:
+    """Return the section of the verdict, which audits of every kind have.
+
+    Parameters
+    ----------
+    judge, covers, not_compared
+        What judges a run with a promise; what its verdict covers; and why nothing was compared: as
+        `fl_audit.audits.audit.AuditKind` has them.
+    """
+
+    def said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
+        scope = _scope(numbers, run.facts, covers(run.facts))
+        return {
+            "scope": scope + not_compared(run) + _looks_text(numbers.judgement, run.facts),
+            "looks": None if numbers.judgement is None else list(run.facts.looks),
+        }
+
+    return Section(
+        "verdict", "The tests of the promise", VerdictNumbers, lambda run, _: verdict_numbers(run, judge),
+        keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
+    )  # fmt: skip

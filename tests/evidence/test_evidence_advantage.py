@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, ttest_1samp
 
-from fl_audit.audits.identifiability.advantage import clopper_pearson, empirical_advantage, mean_advantage
 from fl_audit.errors import InputError
+from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage, mean_advantage
 
 
 @pytest.mark.few_cases(6)

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy.special import ndtr
 
-from fl_audit.audits.identifiability.advantage import mean_advantage
 from fl_audit.audits.membership.findings_attacks import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
 from fl_audit.audits.membership.sections_attacks import _mean_row
 from fl_audit.privacy.claim import Claim
@@ -16,6 +15,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.finding import Row
 from fl_audit.report.wording import Reading
+from fl_audit.statistics.advantage import mean_advantage
 
 
 def twins(mu: float, shown: float, worlds: int) -> AttributeNumbers:
@@ -28,7 +28,7 @@ def twins(mu: float, shown: float, worlds: int) -> AttributeNumbers:
     table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
     promise = guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3))
     facts = SimpleNamespace(guarantee=promise, confidence=0.999, configuration={"audit": {"attribute": "sex"}})
-    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts, can_compare_targets=True)
+    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts, worlds=worlds)
     return cast(AttributeNumbers, measure_attributes(run, cast(Any, None)))
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logit, ndtr
 
-from fl_audit.audits.identifiability.advantage import Bets, mean_interval
 from fl_audit.audits.identifiability.calibration import _poisson_binomial, _poisson_binomial_p, calibration
 from fl_audit.audits.identifiability.expected import (
     _delta_terms,
@@ -25,6 +24,7 @@ from fl_audit.audits.identifiability.expected import (
 )
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
+from fl_audit.statistics.advantage import Bets, mean_interval
 
 MU = 0.65
 

@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.audits.identifiability.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
@@ -21,6 +20,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.privacy.scores import rho_alpha
+from fl_audit.statistics.advantage import clopper_pearson
 
 
 def epsilon_of(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:

@@ -5,14 +5,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
-from fl_audit.audits.identifiability.laws import (
-    SMALLEST_SIGNAL,
-    InnovationCheck,
-    check_scores,
-    increments_of,
-    innovations,
-)
+from fl_audit.audits.identifiability.laws import InnovationCheck, check_scores
 from fl_audit.errors import InputError
+from fl_audit.privacy.log_odds import increments_of
+from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 

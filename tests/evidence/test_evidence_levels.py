@@ -7,7 +7,7 @@ import pytest
 from hospital import write_hospital
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.audits.common.levels import LevelNumbers, _size
+from fl_audit.audits.common.findings_levels import LevelNumbers, _size
 from fl_audit.audits.common.sections_promise import person_text
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve

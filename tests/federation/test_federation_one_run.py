@@ -11,16 +11,18 @@ from audits import MakePlan
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.audits.canaries.canaries import CanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.game import load_game
 from fl_audit.report.finding import RunContents
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.verdict.findings_verdict import measure_verdict
+from fl_audit.verdict.verdict import Verdict
 from fl_audit.worlds import WorldBatch
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
@@ -108,16 +110,23 @@ def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) ->
     assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
 
 
+def verdict_on(run: FinishedRun) -> Verdict:
+    """Return the verdict on a run."""
+    judged = judge_canaries(run)
+    assert judged is not None
+    return judged.verdict
+
+
 @pytest.mark.long
 def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = one_run_plan(small_plan, PRIVATE | {"rounds": 20}, privacy={"accountant": "pld"}, audit={"canaries": 20})
     run = played(plan, tmp_path / "run").run
-    assert measure_verdict(run, Findings({})).verdict != "violated"
+    assert verdict_on(run).verdict != "violated"
     told = run.tables.clients
     assert told is not None
     afresh = told.assign(accounted_steps=told["accounted_steps"].clip(upper=4))
     spoiled = replace(run, tables=replace(run.tables, clients=afresh))
-    assert measure_verdict(spoiled, Findings({})).verdict == "violated"
+    assert verdict_on(spoiled).verdict == "violated"
     honest, found = (measure_one_run(one, Findings({})) for one in (run, spoiled))
     assert honest is not None
     assert found is not None
@@ -132,7 +141,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     audit, privacy = {"worlds": 12, "canaries": 12}, {"delta": 1 - 1e-12}
     plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run
-    facts, table = run.facts.canaries, run.tables.canaries
+    facts, table = run.facts.find(CanaryFacts), run.tables.canaries
     assert facts is not None
     assert table is not None
     assert (facts.others, facts.size) == (3.0, load_game(plan.public).model.layout.size)
@@ -142,7 +151,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     assert found is not None
     assert found.verdict == "consistent"
     # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
-    crowd = replace(run, facts=replace(run.facts, canaries=replace(facts, others=300.0)))
+    crowd = replace(run, facts=replace(run.facts, of_audit=Findings({CanaryFacts: replace(facts, others=300.0)})))
     short = replace(run, tables=replace(run.tables, canaries=table[(table["world"] == 0) & (table["round"] <= 8)]))
     for one, limit in ((crowd, np.inf), (short, 0.0)):
         judged = judge_canaries(one)

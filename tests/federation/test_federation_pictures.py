@@ -13,6 +13,7 @@ from PIL import Image
 from scipy.special import ndtr, ndtri
 
 from fl_audit.audits.reconstruction.attack import Descent
+from fl_audit.audits.reconstruction.reconstruction import Drawn
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -97,7 +98,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     own = next(one for one in found if one["own"])
     assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
     assert [one["guesses"] for one in found] == [4] * 5
-    drawn = contents.facts.drawn
+    drawn = contents.facts.find(Drawn)
     assert drawn is not None
     game = load_game(contents.facts.game)
     first = game.training.features[torch.from_numpy(game.shards[0])].numpy()

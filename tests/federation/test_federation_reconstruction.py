@@ -12,6 +12,7 @@ from scipy.special import ndtr, softmax
 from secret_noise import HalvedNoise
 
 from fl_audit.audits.membership.insider import increments
+from fl_audit.audits.reconstruction.audit import candidates_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -21,6 +22,7 @@ from fl_audit.federation.game import load_game
 from fl_audit.federation.membership import WhoIsIn
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.insider_inquiry import TargetInquiry
+from fl_audit.verdict.of_run import noise_along
 from fl_audit.worlds import WorldBatch
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
@@ -114,7 +116,7 @@ def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bou
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
     first = contents.summary["reconstruction"]["success"][0]
-    noise = contents.run.target_noise
+    noise = noise_along(contents.run, candidates_of(contents.run)[1])
     assert noise is not None
     assert 1e-4 < noise.total.p_value < 1 - 1e-4
     assert contents.summary["verdict"] == "consistent"

@@ -13,6 +13,7 @@ from scipy.stats import kstest
 from secret_noise import HalvedNoise
 from test_federation_engines import assert_same
 
+from fl_audit.audits.membership.audit import target_scores
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.rates import membership_rates
 from fl_audit.clients.data_owner import Task, contribute_members
@@ -32,6 +33,7 @@ from fl_audit.server.evaluator import EarlyStopping, ReleaseEvaluator
 from fl_audit.server.results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.verdict.of_run import noise_along
 from fl_audit.worlds import WorldBatch
 
 _CONFIDENCE = 0.999
@@ -266,7 +268,9 @@ def test_insiders_of_all_targets_weigh_exactly(
             scores = ((log_odds[one] - np.where(is_in[one], 0.5, -0.5) * mu[one] ** 2) / mu[one])[known]
             assert known.mean() >= (0.5 if "cohort" in training else 1.0)
             assert kstest(scores, "norm").pvalue > 1e-4
-        noise = found.run.target_noise
+        drawn = target_scores(found.run)
+        assert drawn is not None
+        noise = noise_along(found.run, drawn.targets)
         assert noise is not None
         assert 1e-4 < noise.total.p_value < 1 - 1e-4
         assert rounds * 400 * (0.2 if sampled else 0.4) < noise.total.freedom <= rounds * 400

@@ -25,6 +25,7 @@ from fl_audit.report.finding import RunContents
 from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseNumbers
+from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -161,9 +162,9 @@ def test_promised_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_
 @pytest.mark.parametrize("exact", [True, False])
 def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
     run = make_contents(exact=exact).run
-    assert run.measured.innovations.shape == (300, 30)
+    assert measured_in(run).innovations.shape == (300, 30)
     for bit in (True, False):
-        assert stats.kstest(run.measured.innovations[run.bits == bit].ravel(), "norm").pvalue > 0.001
+        assert stats.kstest(measured_in(run).innovations[run.bits == bit].ravel(), "norm").pvalue > 0.001
 
 
 def test_no_number_depends_on_the_order_of_rows(make_contents):
@@ -171,7 +172,7 @@ def test_no_number_depends_on_the_order_of_rows(make_contents):
     tables = contents.run.tables
     mixed = {name: getattr(tables, name).sample(frac=1, random_state=1) for name in ("worlds", "rounds", "residuals")}
     shuffled = with_tables(contents.run, **mixed)
-    assert np.array_equal(contents.run.measured.innovations, shuffled.measured.innovations)
+    assert np.array_equal(measured_in(contents.run).innovations, measured_in(shuffled).innovations)
     assert report_contents(shuffled).summary == contents.summary
 
 
@@ -180,11 +181,11 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     second = run.tables.rounds["round"] == 2
     still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
     quieter = with_tables(run, rounds=still)
-    assert np.isfinite(quieter.measured.innovations).sum() == 18
+    assert np.isfinite(measured_in(quieter).innovations).sum() == 18
     found = report_contents(quieter)
     assert found.summary["innovations"]["rounds_left_out"] == 6
     nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
-    assert np.isnan(nowhere.measured.innovations).all()
+    assert np.isnan(measured_in(nowhere).innovations).all()
 
 
 def test_quantiles_over_worlds(make_contents):

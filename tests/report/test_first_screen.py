@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.advantage import most_wins
 from fl_audit.audits.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
 from fl_audit.audits.page.html import draw_all, paragraphs, render_html
 from fl_audit.audits.page.stylesheet import DARK, LIGHT, STYLESHEET
@@ -19,6 +18,7 @@ from fl_audit.federation.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
+from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.family import TestName
 from fl_audit.verdict.noise_estimate import kept_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of

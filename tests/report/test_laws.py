@@ -21,6 +21,7 @@ from fl_audit.report.law_words import contribution_text, multiplied_text
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import unit_words
 from fl_audit.verdict.family import TestName
+from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.words_of_tests import title_of
 
 
@@ -245,5 +246,5 @@ def test_scores_stand_in_for_innovations_where_a_round_is_a_mixture(make_content
     run = make_contents(**CLIENT).run
     rounds = run.tables.rounds.assign(score_present=0.5, score_absent=-0.5)
     scored = replace(run, tables=replace(run.tables, rounds=rounds))
-    assert scored.measured.innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
+    assert measured_in(scored).innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
     assert "the noise itself stands in for it" in text_of(report_contents(scored))

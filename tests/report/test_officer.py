@@ -2,7 +2,7 @@
 
 from audits import small_settings
 
-from fl_audit.audits.common.officer import TO_FILL_IN
+from fl_audit.audits.common.sections_officer import TO_FILL_IN
 from fl_audit.audits.page.html import render_html
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.report.finding import Row
 from fl_audit.report.wording import Reading, finding_text
-from fl_audit.verdict.family import READING_LEVEL
-from fl_audit.verdict.readings import read, widened
+from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.statistics.readings import read, widened
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
 CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()

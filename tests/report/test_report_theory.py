@@ -5,15 +5,9 @@ from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.laws import (
-    _log_odds_density,
-    belief_band,
-    belief_density,
-    belief_grid,
-    bound_in_other,
-)
+from fl_audit.audits.identifiability.laws import _log_odds_density, belief_band, belief_density, belief_grid
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth, bound_in_other, log_odds_law
 
 
 def normal_laws(mu):

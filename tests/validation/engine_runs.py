@@ -27,6 +27,7 @@ from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.of_run import measured_in
 from fl_audit.worlds import WorldBatch
 from tests.validation.breach_kinds import Breach, NoiseRound
 
@@ -131,7 +132,7 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
         What to play, and who plays.
     """
     torch.set_num_threads(1)
-    return played(plan, parties).run.measured
+    return measured_in(played(plan, parties).run)
 
 
 def parties_of(breach: Breach) -> Parties:

@@ -9,7 +9,6 @@ from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_released_model import ClientPromises
-from fl_audit.audits.identifiability.advantage import empirical_advantage
 from fl_audit.audits.identifiability.expected import advantage_from_beliefs
 from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreNumbers
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -19,8 +18,10 @@ from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.report.finding import RunContents
+from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
+from fl_audit.verdict.of_run import measured_in
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
@@ -152,7 +153,7 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
 
 def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination promises something"
-    measured, (events, theory) = run.measured, _theory_of(plan, run)
+    measured, (events, theory) = measured_in(run), _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
     adjacency, claim = plan.public.law.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)

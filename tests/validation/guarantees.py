@@ -35,13 +35,13 @@ from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
+from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.chores import allowed, end, parser_of, played
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
-from fl_audit.verdict.sections_verdict import VERDICT
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import guarantee_settings as settings
 from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of

@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.arrays import Floats
-from fl_audit.audits.identifiability.advantage import MeanInterval, mean_interval
 from fl_audit.audits.identifiability.expected import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability import weigh
 from fl_audit.experiments.runs.engines import Engine
@@ -29,6 +28,7 @@ from fl_audit.federation.game import load_game
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
 from fl_audit.mechanisms.standpoint import Standpoint
+from fl_audit.statistics.advantage import MeanInterval, mean_interval
 from tests.validation.guarantee_settings import Combination, plan_of, write_records
 
 _SEED, _CONFIDENCE = 77, 0.95

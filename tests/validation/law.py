@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability.identifiability import weigh
-from fl_audit.audits.identifiability.laws import InnovationCheck, check_scores, innovations
+from fl_audit.audits.identifiability.laws import InnovationCheck, check_scores
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.engines import Engine
@@ -39,6 +39,7 @@ from fl_audit.federation.game import Game, load_game
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.mechanisms.noise import CentralGaussian
 from fl_audit.mechanisms.weighing import Hypotheses
+from fl_audit.verdict.innovations import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[Game, list[Hypotheses], Tensor], Floats]

@@ -12,9 +12,9 @@ from fl_audit.arrays import Floats, finite
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.leads import least_shift
 from fl_audit.audits.black_box.trial import Attempt, Refusal, Trial, Unrefuted
+from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.statistics.readings import Read, read
 from fl_audit.statistics.shift import ShiftEstimate, gaussian_shift
-from fl_audit.verdict.family import READING_LEVEL
-from fl_audit.verdict.readings import Read, read
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few games to refute the claim"  # a reason for which nothing is known of a kind of game

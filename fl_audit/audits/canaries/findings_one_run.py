@@ -51,7 +51,7 @@ class OneRunNumbers:
 
 def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
     """Return what the canaries certify; None where there are none."""
-    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.canaries
+    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or promise is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
@@ -69,7 +69,7 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunFinding:
     run, confidence
         A finished run with canaries, and the confidence, above 0.5 and below 1.
     """
-    table, facts = run.tables.canaries, run.facts.canaries
+    table, facts = run.tables.canaries, run.facts.find(CanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
     first = table[table["world"] == table["world"].min()]
@@ -81,7 +81,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
 
     Where clients train privately, what is promised is also what the accountant of the canaries' client names.
     """
-    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.canaries
+    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or promise is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)

@@ -8,11 +8,12 @@ from fl_audit.audits.canaries.live import LiveNumbers
 from fl_audit.audits.canaries.live_doubts import Doubt
 from fl_audit.audits.canaries.rounds import in_words
 from fl_audit.audits.page.first_screen import Fact, fact_html
-from fl_audit.audits.page.markup import html_page, page_table, verdict_banner
+from fl_audit.audits.page.markup import html_page, page_table
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
+from fl_audit.statistics.readings import Reading, read
+from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
-from fl_audit.verdict.readings import Reading, read
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.whole_files import whole_file
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser, pure_epsilon
 from fl_audit.errors import InputError, require
 from fl_audit.federation.findings import Findings, json_of
@@ -26,6 +25,7 @@ from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.scores import response_advantage
 from fl_audit.privacy.targets import BeliefTarget
+from fl_audit.statistics.advantage import clopper_pearson
 
 _PROMISED = (
     "epsilon", "delta", "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound",

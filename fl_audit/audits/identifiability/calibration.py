@@ -11,10 +11,10 @@ from scipy.signal import fftconvolve
 from scipy.special import expit, logit
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.audits.identifiability.expected import chance_of_being_right
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.scores import require_prior
+from fl_audit.statistics.advantage import clopper_pearson
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.identifiability.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
 from fl_audit.search import falling_root, last_true
+from fl_audit.statistics.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
 
 ASSUMPTION = (
     "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "

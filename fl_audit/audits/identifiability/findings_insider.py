@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from fl_audit.audits.identifiability.advantage import AdvantageEstimate, empirical_advantage
 from fl_audit.audits.identifiability.laws import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.verdict.of_run import measured_in
 
 
 @dataclass(frozen=True)
@@ -113,4 +114,4 @@ def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | No
     """Return how well the innovations follow their law; None where they have none."""
     if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
         return None
-    return InnovationNumbers(check_scores(run.measured.innovations, run.bits))
+    return InnovationNumbers(check_scores(measured_in(run).innovations, run.bits))

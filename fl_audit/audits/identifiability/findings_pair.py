@@ -7,12 +7,12 @@ import numpy as np
 
 from fl_audit.arrays import finite
 from fl_audit.audits.identifiability import expected
-from fl_audit.audits.identifiability.advantage import AdvantageEstimate, MeanInterval
 from fl_audit.audits.identifiability.calibration import Calibration, calibration
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.federation.crafted import CraftedMeasures
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
 
 CURVE_POINTS = 9
 FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see

@@ -18,14 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
 from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsLaw, NormalLogOdds
 
 LARGEST_Z_SCORE = 4.0
 SMALLEST_P_VALUE = 0.001
-
-SMALLEST_SIGNAL = 1e-9
-"""Signal-to-noise ratio under which a round is left out: rounding, not noise, would decide its innovation."""
 
 
 @dataclass(frozen=True)
@@ -61,51 +57,6 @@ class InnovationCheck:
     def holds(self) -> bool:
         """Whether the law holds in both groups; a sound run fails with probability of about 0.2 %."""
         return self.members.holds and self.nonmembers.holds
-
-
-def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
-    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, shape (worlds, rounds).
-
-    They are NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
-
-    Parameters
-    ----------
-    increments
-        L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (worlds, rounds), finite. They
-        must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
-    signal
-        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
-    bits
-        1 or True where D was used, shape (worlds,).
-
-    Raises
-    ------
-    InputError
-        If shapes disagree, a value is not finite or a signal is negative.
-
-    Examples
-    --------
-    >>> innovations(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]]), np.array([1])).tolist()
-    [[-0.5, nan]]
-    """
-    shape = increments.shape
-    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
-    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
-    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
-    require(bool(np.all(np.isfinite(increments))), "increments contain NaN or infinity: accepted are finite numbers")
-    fine = np.isfinite(signal) & (signal >= 0)
-    require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
-    drift = np.where(bits.astype(bool), 0.5, -0.5)[:, None] * np.square(signal)
-    used = signal >= SMALLEST_SIGNAL
-    return np.where(used, (increments - drift) / np.where(used, signal, 1.0), np.nan)
-
-
-def increments_of(log_odds: Floats) -> Floats:
-    """Return the increments of cumulated log-odds (worlds, rounds), for tables that kept nothing else.
-
-    Increments that are tiny beside the log-odds themselves are lost to rounding.
-    """
-    return np.diff(log_odds, axis=1, prepend=0.0)
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
@@ -188,17 +139,6 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
     without = _log_odds_density(-logit(point) - shift, laws[0])
     density = share * with_d + (1 - share) * without
     return np.asarray(density / (point * (1 - point)), dtype=np.float64)
-
-
-def bound_in_other(bound: float, prior: float) -> float:
-    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2.
-
-    Parameters
-    ----------
-    bound, prior
-        Bound of the belief in D, and prior probability of D, both above 0 and below 1.
-    """
-    return float(expit(logit(bound) - 2 * logit(prior)))
 
 
 def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:

@@ -21,6 +21,7 @@ from fl_audit.statistics.lower_bounds import LowerBound
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict.family import TestName
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
+from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Judgement
 from fl_audit.verdict.words_of_tests import title_of
@@ -51,7 +52,7 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
 
     def wide(confidence: float) -> tuple[float, float]:
-        return epsilon_lower_bound_from_noise(contents.run.measured, confidence, promise.claim), math.inf
+        return epsilon_lower_bound_from_noise(measured_in(contents.run), confidence, promise.claim), math.inf
 
     rows = [
         Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),

@@ -11,8 +11,7 @@ from scipy.special import expit, logit
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
-from fl_audit.audits.identifiability.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
-from fl_audit.audits.identifiability.laws import SMALLEST_SIGNAL, belief_band, belief_density, belief_grid
+from fl_audit.audits.identifiability.laws import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
 from fl_audit.report import style as drawing
@@ -20,7 +19,9 @@ from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import insider_text
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.report.wording import number_text, percent, plural
-from fl_audit.verdict.family import READING_LEVEL
+from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
+from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 
 FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
 

@@ -9,12 +9,6 @@ import pandas as pd
 from scipy.special import ndtr
 
 from fl_audit.arrays import Floats, finite
-from fl_audit.audits.identifiability.advantage import (
-    AdvantageEstimate,
-    MeanAdvantage,
-    empirical_advantage,
-    mean_advantage,
-)
 from fl_audit.audits.membership.achieved import (  # fmt: skip
     Achieved,
     achieved_by_attack,
@@ -22,6 +16,7 @@ from fl_audit.audits.membership.achieved import (  # fmt: skip
     bound_of_scores,
     rates_of,
 )
+from fl_audit.audits.membership.audit import can_compare_targets
 from fl_audit.audits.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.rates import MembershipRates
@@ -29,6 +24,7 @@ from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.membership import Membership
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
+from fl_audit.statistics.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
@@ -154,7 +150,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
     """Return what every attacker achieved; None outside the game of membership, and where nothing can be compared."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or run.facts.game.exactly_one or not run.can_compare_targets:
+    if table is None or run.facts.game.exactly_one or not can_compare_targets(run):
         return None
     worlds = table["world"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])
@@ -227,7 +223,7 @@ class AttributeNumbers:
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
     """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or TRUTH not in table or not run.can_compare_targets:
+    if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
     found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
     truth = table[TRUTH].to_numpy()

@@ -14,7 +14,6 @@ from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import finite
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.common.sections_promise import at_delta
-from fl_audit.audits.identifiability.advantage import advantage_ends
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
@@ -25,6 +24,7 @@ from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import exact_accountant, noise_text
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.report.wording import number_text, percent, plural, uncapital, unit_words
+from fl_audit.statistics.advantage import advantage_ends
 
 _NAMES = {
     "loss": "Loss threshold",

@@ -19,7 +19,6 @@ from fl_audit.audits.common.findings_released_model import ModelNumbers
 from fl_audit.audits.common.look_at import look_at
 from fl_audit.audits.common.sections_law import provenance_line
 from fl_audit.audits.common.sections_released_model import beside_text
-from fl_audit.audits.identifiability.advantage import most_wins
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.markup import banner_html, next_html
@@ -28,6 +27,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
 from fl_audit.report.law_words import multiplied_text, not_private_label
 from fl_audit.report.wording import finding_text, is_certainty, number_text, one_in, percent, plural
+from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.family import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseNumbers, VerdictNumbers

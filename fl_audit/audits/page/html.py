@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fl_audit.audits.common.officer import OFFICER, OfficerNumbers
 from fl_audit.audits.common.sections_law import law_tables
+from fl_audit.audits.common.sections_officer import OFFICER, OfficerNumbers
 from fl_audit.audits.common.sections_promise import person_text
 from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
 from fl_audit.audits.identifiability.findings_pair import PairNumbers

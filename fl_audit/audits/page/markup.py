@@ -2,9 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from string import Template
@@ -13,47 +11,8 @@ from typing import Any
 from fl_audit.audits.common.sections_law import day_text
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.notebook import Markup, html_table
-from fl_audit.report.wording import DASH, MISSING, capital, number_text, percent
-from fl_audit.verdict.verdict import Verdict
-
-
-class VerdictLook(Enum):
-    """How a verdict looks: class of the style sheet, a sign, and the style on a terminal."""
-
-    BAD = "violated", "✗", "bold red"
-    GOOD = "consistent", "✓", "bold green"
-    OPEN = "inconclusive", "?", "bold bright_black"
-    NONE = "open", DASH, "bold bright_black"
-
-
-LOOKS = {
-    Verdict.VIOLATED: VerdictLook.BAD,
-    Verdict.CONSISTENT: VerdictLook.GOOD,
-    Verdict.INCONCLUSIVE: VerdictLook.OPEN,
-    Verdict.NOT_AUDITED: VerdictLook.NONE,
-    Verdict.NO_PROMISE: VerdictLook.NONE,
-}
-"""The one table of how verdicts look."""
-
-
-@dataclass(frozen=True)
-class Banner:
-    """What is said first: a verdict in a few words, a line below it, and how it looks; plain text."""
-
-    word: str
-    line: str
-    look: VerdictLook
-
-
-def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return what is said first of a verdict.
-
-    Parameters
-    ----------
-    verdict, line
-        What became of the promise, and what is said beside it, plain text.
-    """
-    return Banner(capital(str(verdict)), line, LOOKS[verdict])
+from fl_audit.report.banner import Banner
+from fl_audit.report.wording import MISSING, number_text, percent
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> str:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.audits.identifiability.advantage import clopper_pearson
+from fl_audit.audits.reconstruction.audit import candidate_ranks
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.advantage import clopper_pearson
 
 _GUESSES = (1, 5, 10, 100)
 
@@ -61,7 +62,7 @@ class ReconstructionNumbers:
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionNumbers | None:
     """Return how often the right candidate was named; None outside the game of reconstruction, or without insider."""
-    ranks, table, promise = run.candidate_ranks, run.tables.targets, run.facts.guarantee
+    ranks, table, promise = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or promise is None:
         return None
     candidates, mu = run.facts.game.targets, table["mu"].to_numpy(dtype=np.float64)

@@ -12,12 +12,12 @@ from scipy.special import bdtrc, bdtri, ndtr, ndtri
 from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats, Floats32, Integers, finite
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.audits.reconstruction.attack import USUAL, Descent, OtherPictures, drawn_pictures
 from fl_audit.audits.reconstruction.shared import SharedUpdate
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
 from fl_audit.verdict.noise_scale import NoiseAlong
 from fl_audit.verdict.verdict import Judgement, judged_by_one, judged_with_noise

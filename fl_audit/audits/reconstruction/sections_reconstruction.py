@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats32
-from fl_audit.audits.identifiability.advantage import clopper_pearson
 from fl_audit.audits.reconstruction.findings_reconstruction import (
     ReconstructionNumbers,
     Success,
@@ -20,7 +19,9 @@ from fl_audit.mechanisms.standpoint import Place
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import percent
-from fl_audit.verdict.family import READING_LEVEL, TestName
+from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.statistics.levels import READING_LEVEL
+from fl_audit.verdict.family import TestName
 
 _HOW = (
     "share of worlds; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
@@ -172,7 +173,7 @@ def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
 
 
 INVERSION = Section(
-    "pictures", "What could be drawn", Drawn, lambda run, _: run.facts.drawn, keys=("pictures",), on_page=True,
+    "pictures", "What could be drawn", Drawn, lambda run, _: run.facts.find(Drawn), keys=("pictures",), on_page=True,
     sentence=_inversion_sentence, tables=_inversion_tables,
     picture=Picture("Records, and what could be drawn of them",
                     lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from statistics import NormalDist
 
 from fl_audit.rounding import side_of
-from fl_audit.verdict.family import READING_LEVEL
+from fl_audit.statistics.levels import READING_LEVEL
 
 
 class Reading(StrEnum):

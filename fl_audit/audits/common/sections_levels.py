@@ -3,7 +3,7 @@
 import math
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.common.levels import Level, LevelNumbers, measure_levels
+from fl_audit.audits.common.findings_levels import Level, LevelNumbers, measure_levels
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.wording import number_text
 
