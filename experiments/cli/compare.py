@@ -115,8 +115,8 @@ def export(
     if choice(_Target, "--to", to) is _Target.BADGE:
         _write_badge(runs, Path(out))
         return
-    from fl_audit.api.stored_run import read_run
     from fl_audit.experiments.exports.trackers import to_mlflow, to_tensorboard
+    from fl_audit.experiments.runs.stored_run import read_run
 
     for run in [read_run(path) for path in runs]:
         if to == _Target.TENSORBOARD:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fl_audit.api.stored_run import Run, read_run
+from fl_audit.experiments.runs.stored_run import Run, read_run
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.exports.badge import badge
 from fl_audit.experiments.exports.trackers import findings_of, series_of

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from audits import small_settings
 
-from fl_audit.api.stored_run import read_run
+from fl_audit.experiments.runs.stored_run import read_run
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import store
