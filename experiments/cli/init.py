@@ -22,6 +22,9 @@ from fl_audit.experiments.cli.options import (
     print_json,
     switch,
 )
+from fl_audit.experiments.runs.config.described import settings as described
+from fl_audit.experiments.runs.progress import at_work
+from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.config.described import Setting
@@ -90,8 +93,6 @@ def init(
         is_list = word.startswith("[") and word.endswith("]")
         require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
     from fl_audit.experiments.runs.new_config import Wishes, config_or_remedies
-    from fl_audit.experiments.runs.progress import at_work
-    from fl_audit.whole_files import whole_file
 
     if skip_lines is not None:
         require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
@@ -156,7 +157,6 @@ def _asked_target() -> tuple[str, float]:
 
 def _complete_place(incomplete: str) -> list[str]:
     """Return the sections and keys that a word may go on with."""
-    from fl_audit.experiments.runs.config.described import settings as described
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
@@ -168,7 +168,6 @@ def settings(
     as_json: JsonOption = False,
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts."""
-    from fl_audit.experiments.runs.config.described import settings as described
 
     found = described(place)
     if as_json:

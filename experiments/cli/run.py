@@ -19,6 +19,7 @@ from fl_audit.experiments.runs.places import is_begun, require_run
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.runs.whole_run import play, whole_run
 from fl_audit.experiments.talk import is_quiet
+from fl_audit.experiments.terminal import console
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.plan import AuditPlan
@@ -164,7 +165,6 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         options.print_json(contents.summary | places)
         return
     from fl_audit.audits.page.first_screen import summary_table
-    from fl_audit.experiments.terminal import console
 
     console().print(summary_table(contents))
     _tell_report(directory)
