@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,12 +167,22 @@ def settings(
     place: Annotated[str | None, argument("SECTION[.KEY]", _PLACE, autocompletion=_complete_place)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the settings of a configuration: type, default, what each is for, and what it accepts."""
+    """List the settings of a configuration: type, default, what each is for, and what it accepts.
 
+    The settings that most runs use come first, the others under an advanced heading.
+    """
     found = described(place)
     if as_json:
         print_json({"settings": [one.to_json() for one in found]})
         return
+    usual, advanced = ([one for one in found if one.advanced is is_advanced] for is_advanced in (False, True))
+    _print_all(usual)
+    if advanced:
+        print(f"{chr(10) if usual else ''}# advanced: what few runs need{chr(10)}")
+    _print_all(advanced)
+
+
+def _print_all(found: "Sequence[Setting]") -> None:
     section = ""
     for one in found:
         of, _, name = one.key.partition(".")

@@ -16,7 +16,6 @@ from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.config.run import RunSection
 from fl_audit.experiments.runs.places import is_begun, require_place
 from fl_audit.experiments.runs.progress import at_work, progress_bar
-from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.plan import AuditPlan
@@ -59,10 +58,13 @@ def whole_run(
         If a directory cannot be used, or the training has no counterpart without privacy.
     """
     require_place(directory, resume)
-    unprotected = unprotected_config(config) if without_privacy else None
-    if unprotected is not None:
-        other = unprotected_place(directory)
-        require_place(other, resume and is_begun(other))
+    if not without_privacy:
+        return WholeRun(config, directory, engine, ray_address, resume)
+    # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
+    from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
+
+    unprotected, other = unprotected_config(config), unprotected_place(directory)
+    require_place(other, resume and is_begun(other))
     return WholeRun(config, directory, engine, ray_address, resume, unprotected)
 
 
@@ -88,6 +90,7 @@ def play(asked: WholeRun, on_plan: OnPlan = lambda plan: None) -> "RunContents":
             # Torch and Flower take seconds to import, which Ray needs to start too.
             from fl_audit.experiments.runs.plan import resolve
             from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
+            from fl_audit.experiments.runs.without_privacy import unprotected_place
 
         with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
             plan = resolve(asked.config)
