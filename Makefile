@@ -17,7 +17,7 @@ test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 endef
 
-.PHONY: install demo test test-all lint docs clean
+.PHONY: reference install demo test test-all lint docs clean
 
 install: $(FOR_ALL)
 
@@ -45,6 +45,10 @@ lint: $(FOR_ALL)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Pages of the reference that the code writes, as they stand in the repository.
+reference: $(FOR_ALL)
+	$(BIN)/python docs/hooks/generated.py
 
 # Every broken link, missing file or unknown name is an error (with --quiet none would be). Nothing is fetched.
 docs: $(FOR_ALL)

@@ -2,14 +2,24 @@
 
 import os
 
-# Flower and Ray read these when they are first imported: nothing leaves the machine, Ray starts its workers in this
-# environment instead of building one, and no call to a Ray that has just ended starts another one.
-for _name, _value in (
-    ("FLWR_TELEMETRY_ENABLED", "0"),
-    ("FLWR_DISABLE_UPDATE_CHECK", "1"),
-    ("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0"),
-    ("RAY_USAGE_STATS_ENABLED", "0"),
-    ("RAY_ENABLE_AUTO_CONNECT", "0"),
-    ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
-):
-    os.environ.setdefault(_name, _value)
+_FOR_FLOWER_AND_RAY = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+def settle_environment() -> None:
+    """Set what Flower and Ray read from the environment, where the user has not set it.
+
+    They read it when they are first imported: nothing leaves the machine, Ray starts its workers in this environment
+    instead of building one, and no call to a Ray that has just ended starts another one.
+    """
+    for name, value in _FOR_FLOWER_AND_RAY.items():
+        os.environ.setdefault(name, value)
+
+
+settle_environment()

@@ -5,6 +5,8 @@ import io
 import logging
 import sys
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -12,8 +14,14 @@ _LAYOUT = "\n\t\u200c\u200d"  # the last two join letters or keep them apart
 _READABLE, _ASCII = "fl-audit-readable", {"\N{NO-BREAK SPACE}": " ", "\N{EN DASH}": "-", "\N{EM DASH}": "-"}
 LOG = logging.getLogger("fl_audit")  # what goes on, for `--log-level`: this program's own log
 
+LOG.addHandler(logging.NullHandler())  # without one, Python would print warnings of a program that has chosen nothing
+
+Listener = Callable[[str], None]
+"""Told the lines of progress of a run, in the place of standard error; from threads of the run, too."""
+
 _FLOWER = logging.getLogger("flwr")
 _chosen = {"quiet": False, "log": False}
+_listeners: list[Listener] = []
 
 
 def choose(quiet: bool, level: str | None) -> None:
@@ -41,11 +49,44 @@ def is_quiet() -> bool:
     return _chosen["quiet"]
 
 
+@contextmanager
+def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
+    """Choose what is said for a block; what was chosen before holds again after it.
+
+    Parameters
+    ----------
+    listener, quiet
+        Who is told what would be said on standard error, None for nobody; and whether nothing is said at all.
+    """
+    before = dict(_chosen)
+    _chosen["quiet"] = quiet
+    _listeners.extend([] if listener is None else [listener])
+    try:
+        yield
+    finally:
+        _chosen.update(before)
+        if listener is not None:
+            _listeners.pop()
+
+
+def is_heard() -> bool:
+    """Return whether a function hears what is said, in the place of standard error."""
+    return bool(_listeners)
+
+
+def say(line: str) -> None:
+    """Give a line to the function that listens, or print it on standard error."""
+    if _listeners:
+        _listeners[-1](line)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
 def tell(line: str) -> None:
     """Say on standard error what a user should know while a run goes on."""
     LOG.warning(line)
     if not is_quiet():
-        print(f"fl-audit: {line}", file=sys.stderr, flush=True)
+        say(line if is_heard() else f"fl-audit: {line}")
 
 
 def printable(text: str) -> str:

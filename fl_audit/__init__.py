@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from fl_audit.adjacency import Adjacency
     from fl_audit.api.promises import account, calibrate, epsilon_star, lower_bound
     from fl_audit.api.running import RunError, run_audit
-    from fl_audit.api.stored_run import Run, read_run
     from fl_audit.audits.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
+    from fl_audit.experiments.runs.stored_run import Run, read_run
     from fl_audit.privacy.accounting import Accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import (
@@ -67,7 +67,7 @@ _NAMES = {
     "adjacency": "Adjacency",
     "api.promises": "account calibrate epsilon_star lower_bound",
     "api.running": "RunError run_audit",
-    "api.stored_run": "Run read_run",
+    "experiments.runs.stored_run": "Run read_run",
     "audits.canaries.bounds": "one_run_bound",
     "errors": "InputError",
     "verdict.verdict": "Verdict",

@@ -8,8 +8,8 @@ import importlib.util
 import pickle
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from importlib.abc import InspectLoader, MetaPathFinder
@@ -53,6 +53,17 @@ def search_last(directory: Path) -> None:
     if not is_last and place != _OWN_ROOT:
         others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
         sys.path[:] = [*others, str(place)]
+
+
+@contextmanager
+def searched_last(directory: Path) -> Iterator[None]:
+    """Do so for a block; Python looks for modules as before when the block ends."""
+    searched, path = list(_searched), list(sys.path)
+    search_last(directory)
+    try:
+        yield
+    finally:
+        _searched[:], sys.path[:] = searched, path
 
 
 def import_user_module(name: str) -> ModuleType:

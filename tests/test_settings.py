@@ -1,6 +1,7 @@
 """The list of settings: every key is explained, and what it says of a key holds for the key."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,14 @@ def test_a_key_alone_is_found_in_whatever_sections_have_it() -> None:
 def test_an_unknown_place_is_answered_with_the_nearest(place: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"nearest is '{nearest}'"):
         settings(place)
+
+
+def test_thirty_settings_stand_before_the_advanced_ones() -> None:
+    usual = [one.key for one in settings() if not one.advanced]
+    assert len(usual) == 30
+    shown = CliRunner().invoke(app, ["settings"]).stdout
+    before, heading, after = shown.partition("# advanced")
+    assert heading
+    for one in settings():
+        name = re.compile(rf"^{re.escape(one.key.partition('.')[2])}  \(", re.MULTILINE)
+        assert name.search(after if one.advanced else before), one.key

@@ -1,9 +1,13 @@
 """Commands that learn nothing answer at once, and clients start soon: they do not import what takes seconds."""
 
+import ast
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 HEAVY = ("torch", "ray", "flwr", "pandas", "matplotlib", "scipy.optimize", "scipy.stats", "dp_accounting", "sklearn")
 
@@ -47,6 +51,38 @@ load_source(DataSpec("breast-cancer"))
 found["a client"] = [0, [name for name in {HEAVY} if name in sys.modules]]
 print(json.dumps(found))
 """
+
+
+COMMANDS_OF = "fl_audit.experiments.cli"
+LIST = f"""
+import sys
+from fl_audit.experiments.cli.main import main
+sys.argv = ["fl-audit", "--help"]
+try:
+    main()
+except SystemExit:
+    print([name for name in sys.modules if name.startswith('{COMMANDS_OF}.')], file=sys.stderr)
+"""
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    ran = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
+    assert "epsilon-star" in ran.stdout
+    assert {name.rpartition(".")[2] for name in ast.literal_eval(ran.stderr)} == {"main", "options"}
+
+
+def _processor_seconds(*words: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [(("-m", "fl_audit.experiments.cli.main", "--help"), 0.4), (("-c", "import fl_audit"), 0.5)]
+)
+def test_a_start_is_short(words: tuple[str, ...], most: float) -> None:
+    assert min(_processor_seconds(*words) for _ in range(3)) < most
 
 
 def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,9 @@ from typer.main import get_command
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.config.described import Setting
 
-MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
+MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
+COPIED = ("commands", "settings")
+"""Pages of the reference that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
@@ -79,6 +81,24 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return MARKER.sub(lambda found: PARTS[found[1]](), markdown)
 
 
+def with_copies(markdown: str) -> str:
+    """Return a page with its generated parts between their marker and an end, as it stands in the repository."""
+    return MARKER.sub(
+        lambda found: f"<!-- generated: {found[1]} -->\n\n{PARTS[found[1]]()}\n\n<!-- end: {found[1]} -->", markdown
+    )
+
+
+def page_of(name: str) -> Path:
+    """Return where a page of the reference is that holds what is generated."""
+    return ROOT / "docs" / "reference" / f"{name}.md"
+
+
+def main() -> None:
+    """Write what is generated into the pages of the repository that hold it."""
+    for path in map(page_of, COPIED):
+        path.write_text(with_copies(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def settings() -> str:
     """Return a list for each section of a configuration, with every key that `fl-audit settings` lists.
 
@@ -90,9 +110,16 @@ def settings() -> str:
     parts = []
     for section, field in RunConfig.model_fields.items():
         about = _paragraphs(inspect.getdoc(field.annotation) or "")
-        rows = [_setting_row(one) for one in described(section)]
-        parts.append("\n\n".join([f"## [{section}]", about, f"<dl class='settings'>\n{''.join(rows)}</dl>"]))
+        found = described(section)
+        usual, advanced = (_listed(one for one in found if one.advanced is which) for which in (False, True))
+        heading = f"### Advanced settings of [{section}]" if advanced else ""
+        parts.append("\n\n".join(filter(None, [f"## [{section}]", about, usual, heading, advanced])))
     return "\n\n".join(parts)
+
+
+def _listed(found: Iterable["Setting"]) -> str:
+    rows = "".join(map(_setting_row, found))
+    return f"<dl class='settings'>\n{rows}</dl>" if rows else ""
 
 
 def _paragraphs(text: str) -> str:
@@ -136,3 +163,6 @@ def contributing() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands, "contributing": contributing}
+
+if __name__ == "__main__":
+    main()

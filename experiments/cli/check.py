@@ -3,10 +3,18 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+from rich.table import Table
+from rich.text import Text
+
 from fl_audit.errors import choice
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.terminal import console
+from fl_audit.report.wording import number_text, percent, plural
+from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.check import Check
@@ -29,10 +37,8 @@ def check(
     of the first worlds are played in this process, to estimate time and memory.
     """
     chosen = choice(Engine, "--engine", engine)
-    from fl_audit.experiments.runs.config_file import load_config
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
-    from fl_audit.experiments.runs.progress import at_work
 
     with at_work("getting ready"):
         from fl_audit.experiments.runs.check import check_json, check_plan
@@ -45,10 +51,6 @@ def check(
     if as_json:
         options.print_json(check_json(found))
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    from fl_audit.experiments.terminal import console
 
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
@@ -60,8 +62,6 @@ def check(
 
 def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.data.columns import column_lines
-    from fl_audit.report.wording import plural
-    from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
@@ -92,7 +92,6 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
 
 def _promise(found: "Check") -> str:
     from fl_audit.report.law_words import multiplied_text
-    from fl_audit.report.wording import number_text, percent
 
     promise = found.plan.guarantee
     if promise is None:
@@ -107,7 +106,6 @@ def _promise(found: "Check") -> str:
 
 
 def _findable(found: "Check") -> str:
-    from fl_audit.report.wording import plural
 
     limits = found.limits
     if limits is None:
@@ -119,7 +117,6 @@ def _findable(found: "Check") -> str:
             f"{worlds} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    from fl_audit.report.wording import number_text, percent
     from fl_audit.verdict.family import DETECTION_POWER
     from fl_audit.verdict.noise_estimate import BREACH
 
@@ -139,7 +136,6 @@ def _findable(found: "Check") -> str:
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:
-    from fl_audit.report.wording import plural
 
     own_memory = " On Ray every client process has memory of its own, which was not tried."
     untried = own_memory if engine is Engine.RAY else ""

@@ -4,8 +4,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.table import Column, Table
+
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
+from fl_audit.experiments.talk import printable
+from fl_audit.experiments.terminal import console as console_for
+from fl_audit.report.wording import SPACE, number_text, percent
+from fl_audit.whole_files import read_summary, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,11 +48,8 @@ def compare(
 
 def _print(found: "list[RunRow]") -> None:
     """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
-    from rich.table import Column, Table
 
     from fl_audit.experiments.comparisons.rows import differences
-    from fl_audit.experiments.talk import printable
-    from fl_audit.experiments.terminal import console as console_for
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -72,7 +75,6 @@ def _print(found: "list[RunRow]") -> None:
 
 def _in_words(row: "RunRow") -> dict[str, str]:
     """Return what is shown of a run by name: its promise, and the numbers of its report's page."""
-    from fl_audit.report.wording import SPACE, number_text, percent
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
@@ -115,8 +117,8 @@ def export(
     if choice(_Target, "--to", to) is _Target.BADGE:
         _write_badge(runs, Path(out))
         return
-    from fl_audit.api.stored_run import read_run
     from fl_audit.experiments.exports.trackers import to_mlflow, to_tensorboard
+    from fl_audit.experiments.runs.stored_run import read_run
 
     for run in [read_run(path) for path in runs]:
         if to == _Target.TENSORBOARD:
@@ -130,7 +132,6 @@ def _write_badge(runs: list[Path], out: Path) -> None:
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     from fl_audit.experiments.exports.badge import badge
-    from fl_audit.whole_files import read_summary, whole_file
 
     summary = read_summary(runs[0])
     with whole_file(out) as file:

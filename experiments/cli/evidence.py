@@ -4,11 +4,14 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fl_audit.arrays import finite
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.cli.number_files import columns_for, read_numbers
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
+from fl_audit.experiments.runs.progress import at_work
 from fl_audit.released_model.methods import StarMethod
+from fl_audit.rounding import interval_text
 from fl_audit.statistics.methods import BoundMethod, ScoreLaw
 
 if TYPE_CHECKING:
@@ -145,7 +148,6 @@ def epsilon_star(
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
     import numpy as np
 
-    from fl_audit.experiments.runs.progress import at_work
     from fl_audit.released_model.star_estimate import estimate_epsilon_star
 
     chosen = None if method is None else choice(StarMethod, "--method", method)
@@ -176,7 +178,6 @@ def epsilon_star(
 
 def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
     """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
-    from fl_audit.arrays import finite
 
     attacks = found.attacks
     return {
@@ -209,7 +210,6 @@ def _said(number: float) -> str:
 
 
 def _print_star(found: "StarEstimate") -> None:
-    from fl_audit.rounding import interval_text
 
     attacks = found.attacks
     name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"

@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,9 @@ from fl_audit.experiments.cli.options import (
     print_json,
     switch,
 )
+from fl_audit.experiments.runs.config.described import settings as described
+from fl_audit.experiments.runs.progress import at_work
+from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.config.described import Setting
@@ -97,8 +100,6 @@ def init(
         is_list = word.startswith("[") and word.endswith("]")
         require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
     from fl_audit.experiments.runs.new_config import Wishes, config_or_remedies
-    from fl_audit.experiments.runs.progress import at_work
-    from fl_audit.whole_files import whole_file
 
     if skip_lines is not None:
         require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
@@ -169,7 +170,6 @@ def _asked_target() -> tuple[str, float]:
 
 def _complete_place(incomplete: str) -> list[str]:
     """Return the sections and keys that a word may go on with."""
-    from fl_audit.experiments.runs.config.described import settings as described
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
@@ -180,13 +180,22 @@ def settings(
     place: Annotated[str | None, argument("SECTION[.KEY]", _PLACE, autocompletion=_complete_place)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the settings of a configuration: type, default, what each is for, and what it accepts."""
-    from fl_audit.experiments.runs.config.described import settings as described
+    """List the settings of a configuration: type, default, what each is for, and what it accepts.
 
+    The settings that most runs use come first, the others under an advanced heading.
+    """
     found = described(place)
     if as_json:
         print_json({"settings": [one.to_json() for one in found]})
         return
+    usual, advanced = ([one for one in found if one.advanced is is_advanced] for is_advanced in (False, True))
+    _print_all(usual)
+    if advanced:
+        print(f"{chr(10) if usual else ''}# advanced: what few runs need{chr(10)}")
+    _print_all(advanced)
+
+
+def _print_all(found: "Sequence[Setting]") -> None:
     section = ""
     for one in found:
         of, _, name = one.key.partition(".")

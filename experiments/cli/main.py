@@ -10,18 +10,7 @@ import typer
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.errors import InputError
 from fl_audit.experiments import talk
-from fl_audit.experiments.cli import options
-from fl_audit.experiments.cli.check import check
-from fl_audit.experiments.cli.compare import compare, export
-from fl_audit.experiments.cli.evidence import bound, epsilon_star
-from fl_audit.experiments.cli.init import init, settings
-from fl_audit.experiments.cli.options import PlainCommand, PlainGroup, option, switch
-from fl_audit.experiments.cli.promise import account, calibrate
-from fl_audit.experiments.cli.run import demo, replay, report, run
-from fl_audit.experiments.cli.sign import sign, verify
-from fl_audit.experiments.cli.strategy import live, review, strategy
-from fl_audit.experiments.cli.sweep import reproduce, sweep
-from fl_audit.experiments.cli.training import training
+from fl_audit.experiments.cli.options import LazyGroup, option, switch
 from fl_audit.experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.user_modules import search_last
 
@@ -35,8 +24,76 @@ Exit status:
   130  interrupted; the line says which command goes on, if any does
 """
 
+_HERE = "fl_audit.experiments.cli"
+
+
+class Commands(LazyGroup):
+    """All commands: where each is, and its help in one line, which is the first line of its own help."""
+
+    places = {  # noqa: RUF012
+        "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
+        "init": (f"{_HERE}.init", "Write a configuration for your own data, with a comment above every key."),
+        "check": (f"{_HERE}.check", "Look at a run before it is played, and write nothing."),
+        "run": (f"{_HERE}.run", "Carry out the audit that a configuration describes."),
+        "replay": (
+            f"{_HERE}.run",
+            "Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.",
+        ),
+        "report": (f"{_HERE}.run", "Write DIR/report.html and DIR/report.pdf again from the stored results."),
+        "compare": (
+            f"{_HERE}.compare",
+            "Set finished runs side by side: promise, what was shown, accuracy and Epsilon*.",
+        ),
+        "export": (
+            f"{_HERE}.compare",
+            "Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge.",
+        ),
+        "sweep": (
+            f"{_HERE}.sweep",
+            "Play every combination of some settings, and draw the landscape of privacy and utility.",
+        ),
+        "settings": (
+            f"{_HERE}.init",
+            "List the settings of a configuration: type, default, what each is for, and what it accepts.",
+        ),
+        "datasets": (f"{_HERE}.datasets", "List the data sets that a configuration can name."),
+        "sign": (
+            f"{_HERE}.sign",
+            "Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.",
+        ),
+        "verify": (
+            f"{_HERE}.sign",
+            "Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.",
+        ),
+        "calibrate": (f"{_HERE}.promise", "Find the noise that a promise needs, which one option names."),
+        "account": (
+            f"{_HERE}.promise",
+            "Say what a noise multiplier promises, or what the trainings of a ledger spend together.",
+        ),
+        "bound": (
+            f"{_HERE}.evidence",
+            "Bound epsilon from below by the scores of an attack; higher scores mean members.",
+        ),
+        "epsilon-star": (
+            f"{_HERE}.evidence",
+            "Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023.",
+        ),
+        "strategy": (
+            f"{_HERE}.strategy",
+            "Hold a Flower strategy to its claim, with thousands of short games through its own interface.",
+        ),
+        "review": (f"{_HERE}.strategy", "Hold a whole Flower app, as it is, to what it says of its privacy."),
+        "training": (f"{_HERE}.training", "Say whether a training with Opacus is the one that it claims to be."),
+        "live": (f"{_HERE}.strategy", "Say what the canaries of a running or finished training certify."),
+        "reproduce": (
+            f"{_HERE}.sweep",
+            "Compute a table or figure of a paper again, beside what is printed or what theory says.",
+        ),
+    }
+
+
 app = typer.Typer(
-    cls=PlainGroup, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_STATUSES
+    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_STATUSES
 )
 
 
@@ -67,33 +124,6 @@ def _options(
     if log_level is not None and log_level not in talk.LEVELS:
         raise InputError(f"--log-level {log_level!r}: accepted are {', '.join(talk.LEVELS)}")
     talk.choose(quiet, log_level)
-
-
-def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
-    """List the data sets that a configuration can name."""
-    from fl_audit.data.catalogue import available, is_found
-
-    directory = str(data_dir.absolute()) if data_dir else None
-    found = {entry: is_found(entry.name, directory) for entry in available()}
-    if as_json:
-        rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
-        options.print_json({"datasets": rows})
-        return
-    cells = []
-    for entry, is_here in found.items():
-        here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
-        cells.append((entry.name, entry.description, here))
-    options.print_table(("name", "what it is", "here"), cells)
-
-
-_COMMANDS = (
-    *(demo, init, check, run, replay, report, compare, export, sweep, settings, datasets),
-    *(sign, verify, calibrate, account, bound, epsilon_star),
-    *(strategy, review, training, live, reproduce),
-)
-for _command in _COMMANDS:
-    # The list of commands would cut a sentence short where there is no shorter one.
-    app.command(cls=PlainCommand, short_help=(_command.__doc__ or "").partition("\n")[0])(_command)
 
 
 _LONGEST_LINE, _LONGEST_END = 1500, 300

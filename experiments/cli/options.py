@@ -1,19 +1,23 @@
 """Options as commands declare them, those that several commands have, and how answers are printed."""
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections import UserDict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import click
 import typer
-from click import Command, Context
+from click import Command, Context, HelpFormatter
+from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.terminal import console as console_for
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.whole_files import require_ordinary
 
@@ -41,8 +45,53 @@ class PlainCommand(_Plain, TyperCommand):
         return super().invoke(ctx)
 
 
-class PlainGroup(_Plain, TyperGroup):
-    """A group of commands whose help is plain text, for the same reason, and which names the command meant once."""
+class _Commands(UserDict[str, Command]):
+    """Commands by name, each of which is imported when it is first asked for."""
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__()
+        self._places = places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self.data:
+            module, short_help = self._places[name]
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            function = getattr(import_module(module), name.replace("-", "_"))
+            alone.command(name, cls=PlainCommand, short_help=short_help)(function)
+            self.data[name] = typer.main.get_command(alone)
+        return self.data[name]
+
+
+class LazyGroup(_Plain, TyperGroup):
+    """A group whose commands are imported when they are called or their help is asked; its help needs none of them.
+
+    Its help is plain text, and it names the command meant once.
+    """
+
+    places: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The commands in the order of the help: the module of each, and its help in one line."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands = _Commands(self.places)
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the names of all commands, none of which is imported for that."""
+        return list(self.places)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the commands with their one line of help each, none of which is imported for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the command that is named; click from 8.4 on suggests another by itself, and typer once more."""
@@ -108,9 +157,6 @@ def print_table(
     numbers
         Places of the columns that are set to the right.
     """
-    from rich.table import Table
-
-    from fl_audit.experiments.terminal import console as console_for
 
     table = Table(title=title)
     for place, column in enumerate(columns):

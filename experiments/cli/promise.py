@@ -22,6 +22,7 @@ from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.report.wording import plural
 
 if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent
@@ -106,7 +107,6 @@ def calibrate(
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.targets import one_target
-    from fl_audit.report.wording import plural
 
     asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
@@ -178,7 +178,6 @@ def account(
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.ledger import LedgerLine
-    from fl_audit.report.wording import plural
 
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
     neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)

@@ -1,10 +1,8 @@
 """The commands that play runs, and those that look at them again: demo, run, replay, report."""
 
 import json
-import threading
-from contextlib import ExitStack
 from datetime import datetime
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +14,14 @@ from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.options import option, switch
 from fl_audit.experiments.names import VIOLATED, Engine
-from fl_audit.experiments.runs.places import is_begun, require_place, require_run
+from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.places import is_begun, require_run
+from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.runs.whole_run import play, whole_run
 from fl_audit.experiments.talk import is_quiet
+from fl_audit.experiments.terminal import console
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.config.run import RunSection
     from fl_audit.experiments.runs.plan import AuditPlan
     from fl_audit.report.finding import RunContents
 
@@ -66,48 +67,22 @@ def run(
     With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
     """
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
-    from fl_audit.experiments.runs.config_file import load_config
-
     chosen = options.engine_for(engine, ray_address)
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    # A mistake in the configuration or the directory is answered before what takes seconds to import.
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
-    require_place(directory, resume)
-    from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
+    asked = whole_run(settings, directory, chosen, ray_address, resume, without_privacy)
 
-    other, plain = unprotected_place(directory), unprotected_config(settings) if without_privacy else None
-    if plain is not None:
-        require_place(other, resume and is_begun(other))
-    from fl_audit.experiments.runs.progress import at_work, progress_bar
+    def way_on() -> list[str] | None:
+        if not is_begun(directory):
+            return None
+        flags = flags_of(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+        flags += ["--without-privacy"] * without_privacy
+        return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
-    with ExitStack() as ray:
-        with at_work("getting ready"):
-            if chosen is Engine.RAY and ray_address is None and not resume:
-                _start_ray(ray, settings.run)
-            from fl_audit.experiments.runs.plan import resolve
-            from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
-
-        def way_on() -> list[str] | None:
-            if not is_begun(directory):
-                return None
-            flags = flags_of(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
-            flags += ["--without-privacy"] * without_privacy
-            return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
-
-        with goes_on_with(way_on):
-            with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
-                plan = resolve(settings)
-            if plan.public.weights is not None:
-                with at_work(f"passing records through the frozen core of {plan.public.model}"):
-                    require_playable(plan)
-            if not (as_json or is_quiet()):
-                _tell_data(plan)
-            contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
-            if plain is not None:
-                run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
-                contents = rebuild_report(directory, other)
+    with goes_on_with(way_on):
+        contents = play(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
     _print(contents, directory, as_json)
     _end_if_violated(contents, fail_on_violation)
 
@@ -161,29 +136,12 @@ def report(
     for place in (directory, without_privacy):
         if place is not None:
             require_run(place)
-    from fl_audit.experiments.runs.progress import at_work
-
     with at_work("getting ready"):
         from fl_audit.experiments.runs.run import rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
     _end_if_violated(contents, fail_on_violation)
-
-
-def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
-    """Start the Ray of a run, which `stack` holds open, and import meanwhile what the run needs: each takes seconds."""
-    import ray  # noqa: F401
-
-    from fl_audit.experiments.runs.cluster.access import RayOptions, ray_ahead
-
-    needed = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.backend")
-    importing = threading.Thread(target=lambda: [import_module(name) for name in needed], daemon=True)
-    importing.start()
-    try:
-        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
-    finally:
-        importing.join()
 
 
 def _tell_data(plan: "AuditPlan") -> None:
@@ -207,7 +165,6 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         options.print_json(contents.summary | places)
         return
     from fl_audit.audits.page.first_screen import summary_table
-    from fl_audit.experiments.terminal import console
 
     console().print(summary_table(contents))
     _tell_report(directory)

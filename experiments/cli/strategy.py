@@ -18,6 +18,7 @@ from fl_audit.experiments.cli.options import (
     switch,
 )
 from fl_audit.experiments.names import VIOLATED
+from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.user_modules import require_named
 
@@ -75,7 +76,6 @@ def strategy(
     for named in (factory, *(mod or [])):
         require_named(named)
     from fl_audit.audits.black_box.claim import StatedClaim
-    from fl_audit.experiments.runs.progress import at_work
     from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
     from fl_audit.strategies.games.kinds import BY_NAME
 
@@ -142,7 +142,6 @@ def review(
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
-    from fl_audit.experiments.runs.progress import at_work
     from fl_audit.experiments.trials.review_process import reviewed
     from fl_audit.strategies.review.options import ReviewOptions
 

@@ -10,7 +10,12 @@ from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
 from fl_audit.experiments.cli.options import argument, option, switch
 from fl_audit.experiments.names import Engine, Utility
 from fl_audit.experiments.reproductions.names import item_names, require_known
-from fl_audit.experiments.talk import is_quiet
+from fl_audit.experiments.runs.config_file import load_values
+from fl_audit.experiments.runs.progress import runs_progress_bar
+from fl_audit.experiments.talk import is_quiet, printable
+from fl_audit.experiments.terminal import console as console_for
+from fl_audit.report.wording import number_text
+from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
     from fl_audit.experiments.sweeps.grid import Point
@@ -49,7 +54,6 @@ def sweep(
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
     from fl_audit.experiments.runs.engines import RayOptions
-    from fl_audit.experiments.runs.progress import runs_progress_bar
     from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
 
     run = points[0].config.run
@@ -74,7 +78,6 @@ def sweep(
 def _all_points(
     config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
 ) -> "tuple[Point, ...]":
-    from fl_audit.experiments.runs.config_file import load_values
     from fl_audit.experiments.sweeps.grid import baselines, grid, parse_axis
 
     values = load_values(config, overrides, str(data_dir) if data_dir else None)
@@ -84,10 +87,7 @@ def _all_points(
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
     from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
-    from fl_audit.experiments.talk import printable
     from fl_audit.released_model.methods import cuts_text
-    from fl_audit.report.wording import number_text
-    from fl_audit.whole_files import whole_file
 
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
@@ -129,8 +129,6 @@ def reproduce(
     chosen = None if engine is None else choice(Engine, "--engine", engine)
     from fl_audit.experiments.reproductions.papers import Context, Extent
     from fl_audit.experiments.reproductions.reproduce import reproduce as compute
-    from fl_audit.experiments.runs.progress import runs_progress_bar
-    from fl_audit.experiments.terminal import console as console_for
 
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"

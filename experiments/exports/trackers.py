@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from fl_audit.api.stored_run import Run
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.experiments.runs.stored_run import Run
 
 
 @dataclass(frozen=True)

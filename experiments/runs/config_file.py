@@ -46,21 +46,57 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     InputError
         If the file cannot be read, is no TOML, or an override is written otherwise.
     """
+    return values_of(read_toml(path), f"configuration {path}", path.absolute().parent, overrides, data_dir)
+
+
+def read_toml(path: Path) -> str:
+    """Return the text of a configuration file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
     require_ordinary(f"configuration {path}", path)
     try:
         # Some editors begin a file with a byte-order mark, which TOML does not know.
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"configuration {path} is no valid TOML: {_first_sentence(error)}") from error
+
+
+def values_of(
+    text: str, named: str, place: Path, overrides: Sequence[str] = (), data_dir: str | None = None
+) -> dict[str, Any]:
+    """Return the values of a configuration, unchecked.
+
+    Parameters
+    ----------
+    text, named
+        The configuration as TOML, and what messages call it.
+    place
+        Directory to which its relative paths are relative.
+    overrides, data_dir
+        As for `load_values`.
+
+    Raises
+    ------
+    InputError
+        If the text is no TOML, or an override is written otherwise.
+    """
+    try:
+        values = tomllib.loads(text)
     # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
     except (ValueError, RecursionError) as error:
-        raise InputError(f"configuration {path} is no valid TOML: {_first_sentence(error)}") from error
+        raise InputError(f"{named} is no valid TOML: {_first_sentence(error)}") from error
     for override in overrides:
         _apply(values, override)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     for section in ("data", "model"):
-        _anchor_paths(values.get(section), path.absolute().parent)
+        _anchor_paths(values.get(section), place)
     return values
 
 

@@ -52,6 +52,10 @@ class LocalGrid(Grid):
         self._replies: dict[str, Message] = {}
         self._workers = _Workers(client_app, actors, read_ahead)
 
+    def close(self) -> None:
+        """End the threads of the clients' calls, those at work after their present call."""
+        self._workers.close()
+
     def set_run(self, run: Run) -> None:
         """Do nothing: there is one run."""
 
@@ -184,6 +188,12 @@ class _Exchange:
         while late := self._wait_for_next_deadline():
             self.settle(late, None)
 
+    def give_up(self) -> None:
+        """Have no further message taken, and no answer noted: whoever waited is gone."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
     def _wait_for_next_deadline(self) -> _Call | None:
         """Wait for the end; return the call that is too late before."""
         with self._changed:
@@ -203,7 +213,7 @@ class _Workers:
         self._threads = threads
         self._client_app = client_app
         self._read_ahead = read_ahead
-        self._exchanges: Queue[_Exchange] = Queue()
+        self._exchanges: Queue[_Exchange | None] = Queue()  # None ends the thread that takes it
         for _ in range(threads):
             threading.Thread(target=self._serve, daemon=True).start()
 
@@ -211,11 +221,18 @@ class _Workers:
         """Have messages answered, and wait for it."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
-        exchange.wait()
+        try:
+            exchange.wait()
+        finally:
+            exchange.give_up()  # an interrupt would leave the threads at work on it
+
+    def close(self) -> None:
+        """End the threads, those at work after their present call."""
+        for _ in range(self._threads):
+            self._exchanges.put(None)
 
     def _serve(self) -> None:
-        while True:
-            exchange = self._exchanges.get()
+        while (exchange := self._exchanges.get()) is not None:
             # A share of the messages for each thread, so that none is left with many while others have nothing to do.
             share = ceil(len(exchange.messages) / self._threads) if self._read_ahead else 1
             while calls := exchange.next_calls(min(share, _AHEAD)):
@@ -257,4 +274,8 @@ def run_locally(
     context = Context(
         run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
-    server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)
+    grid = LocalGrid(client_app, clients, time_limit, actors, read_ahead)
+    try:
+        server_app(grid=grid, context=context)
+    finally:
+        grid.close()

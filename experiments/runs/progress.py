@@ -1,6 +1,5 @@
 """Signs that long work goes on, and none where nobody looks."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ from fl_audit.experiments.terminal import console as console_for
 
 SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
 """When work says for the first time what it is, and how often again, where standard error is no terminal."""
+_SECONDS_BETWEEN_LINES_HEARD = 1.0
+"""How often a function hears of it that shows each line in the place of the one before, and so hears at once."""
 
 _Show = Callable[[int, str], None]
 """Told how many more world-rounds are done, and what goes on."""
@@ -95,7 +96,7 @@ def at_work(what: str) -> Iterator[None]:
     console = console_for(stderr=True)
     if talk.is_quiet():
         yield
-    elif console.is_terminal:
+    elif console.is_terminal and not talk.is_heard():
         with console.status(what):
             yield
     else:
@@ -112,13 +113,17 @@ def at_work(what: str) -> Iterator[None]:
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
     """Print a line every so often on standard error while the block works, whether or not that reports anything."""
-    over = threading.Event()
+    over, is_heard = threading.Event(), talk.is_heard()
+    first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
+    if is_heard:
+        talk.say(line())
+        first = between = _SECONDS_BETWEEN_LINES_HEARD
 
     def tell() -> None:
-        wait = SECONDS_UNTIL_A_LINE
+        wait = first
         while not over.wait(wait):
-            print(line(), file=sys.stderr, flush=True)
-            wait = SECONDS_BETWEEN_LINES
+            talk.say(line())
+            wait = between
 
     telling = threading.Thread(target=tell, daemon=True)
     telling.start()
@@ -127,12 +132,15 @@ def _said_again(line: Callable[[], str]) -> Iterator[None]:
     finally:
         over.set()
         telling.join()
+        if is_heard:
+            talk.say(line())
 
 
 def _display(total: int, of: str = "world-rounds") -> AbstractContextManager[_Show]:
     if talk.is_quiet():
         return nullcontext(lambda done, what: None)
-    return _bar(total, of) if console_for(stderr=True).is_terminal else _lines(total, of)
+    is_drawn = console_for(stderr=True).is_terminal and not talk.is_heard()
+    return _bar(total, of) if is_drawn else _lines(total, of)
 
 
 @contextmanager

@@ -1,30 +1,22 @@
-"""Audits from Python and notebooks: the command line in a process of its own.
-
-A process of its own keeps Ray, Flower's threads and the handling of Ctrl-C out of the caller's.
-"""
+"""Audits from Python and notebooks: a call, in this process or in one of its own."""
 
 import json
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fl_audit.api.stored_run import Run, read_run
-from fl_audit.errors import InputError, expanded_path, require
+from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments.names import Engine
+
+if TYPE_CHECKING:
+    from fl_audit.experiments.runs.stored_run import Run
 
 Settings = Mapping[str, Mapping[str, Any]]
 """A configuration by section, with the keys of the file: `{"audit": {"worlds": 100}}`."""
-
-WRONG_INPUT = 2
-"""Exit status of the command where what it was given is not accepted."""
-_COMMAND = "fl-audit"
-_LAST_LINES = 20
 
 
 class RunError(Exception):
@@ -46,8 +38,12 @@ def run_audit(
     resume: bool = False,
     data_dir: str | Path | None = None,
     progress: Callable[[str], None] | None = show_lines,
-) -> Run:
+    own_process: bool = False,
+) -> "Run":
     """Carry out the audit that a configuration describes, and read what it found.
+
+    An interrupt (Ctrl-C, or the stop button of a notebook) stops the run and keeps what is finished. Afterwards this
+    process is as it was: a Ray that the run started is ended, and what the run set for the process is put back.
 
     Parameters
     ----------
@@ -67,7 +63,10 @@ def run_audit(
     data_dir
         Data directory of published data sets; None is that of FL_AUDIT_DATA.
     progress
-        Told each line that the run says on its way; None hears nothing.
+        Told each line that the run says on its way, from a thread of the run; None hears nothing. Left out, a terminal
+        shows bars and a notebook a line.
+    own_process
+        Play in a process of its own, which starts the command: for several runs at a time, or beside a Ray of yours.
 
     Raises
     ------
@@ -81,77 +80,71 @@ def run_audit(
     >>> run = run_audit("audit.toml", "runs/first", settings={"audit": {"worlds": 100}})  # doctest: +SKIP
     >>> run.verdict  # doctest: +SKIP
     """
+    # Torch and Flower take seconds to import; who asks for this module may want no more than the error it raises.
+    from fl_audit.api.in_process import play_here
+    from fl_audit.api.own_process import play_apart
+    from fl_audit.experiments.runs.config import parse_config
+    from fl_audit.experiments.runs.config_file import read_toml, values_of
+    from fl_audit.experiments.runs.stored_run import read_run
+    from fl_audit.strategies.errors import FederationError
+
     directory = Path("runs") / f"audit-{datetime.now():%Y%m%d-%H%M%S}" if out is None else Path(out)
-    given = {"--out": directory, "--engine": engine, "--ray-address": ray_address, "--data-dir": data_dir}
-    flags = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    for section, keys in (settings or {}).items():
-        flags += [word for key, value in keys.items() for word in ("--set", f"{section}.{key}={_toml(value)}")]
-    with _file_of(config) as path:
-        _carry_out([str(path), *flags, *(["--resume"] if resume else [])], progress)
+    chosen = choice(Engine, "engine", engine)
+    require(ray_address is None or chosen is Engine.RAY, "ray_address with engine='local': it goes with engine='ray'")
+    if isinstance(config, str | Path):
+        text, named, place = read_toml(Path(config)), f"configuration {config}", Path(config).absolute().parent
+    else:
+        text, named, place = _written(config), "configuration", Path.cwd()
+    values = values_of(text, named, place, _replaced(settings or {}), None if data_dir is None else str(data_dir))
+    try:
+        if own_process:
+            given = {"--out": directory, "--engine": engine, "--ray-address": ray_address}
+            flags = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+            with _file_of(values) as path:
+                play_apart([str(path), *flags, *(["--resume"] if resume else [])], progress)
+        else:
+            is_drawn = progress is show_lines and sys.stderr.isatty()
+            play_here(parse_config(values), directory, chosen, ray_address, resume, progress, is_drawn)
+    except FederationError as error:
+        raise RunError(str(error)) from error
     return read_run(directory)
 
 
-def _carry_out(arguments: Sequence[str], progress: Callable[[str], None] | None) -> None:
-    """Run the command; with -P Python does not look for its modules where the caller stands."""
-    # The library does not know who makes the command: it is asked for by its name, as in a shell.
-    programs = entry_points(group="console_scripts", name=_COMMAND)
-    require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")
-    command = [sys.executable, "-P", "-m", next(iter(programs)).module, "run", *arguments]
-    lines: list[str] = []
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None, "it was asked for"
-        try:
-            for line in process.stderr:
-                lines = [*lines[-_LAST_LINES:], line.rstrip()]
-                if progress is not None and lines[-1]:
-                    progress(lines[-1])
-        except BaseException:
-            # The command ends all that it started, and keeps what is finished.
-            process.send_signal(signal.SIGINT)
-            raise
-    if process.returncode:
-        said = next((line for line in reversed(lines) if line.startswith("fl-audit: ")), "\n".join(lines))
-        error = InputError if process.returncode == WRONG_INPUT else RunError
-        raise error(said.removeprefix("fl-audit: "))
-
-
 @contextmanager
-def _file_of(config: str | Path | Settings) -> Iterator[Path]:
-    """Give the file of a configuration; settings are written to one, with paths from the working directory."""
-    if isinstance(config, str | Path):
-        yield Path(config)
-        return
+def _file_of(values: Settings) -> Iterator[Path]:
+    """Give a file of a configuration, whose paths are absolute, to another process."""
     with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
         path = Path(place, "audit.toml")
-        path.write_text(_written(config), encoding="utf-8")
+        path.write_text(_written(values), encoding="utf-8")
         yield path
 
 
-_PATHS = ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels", "weights")
-"""Keys of [data] and [model] whose values are paths, which the command reads from the place of its file."""
+def _replaced(settings: Settings) -> list[str]:
+    return [f"{section}.{key}={_toml(value)}" for section, keys in settings.items() for key, value in keys.items()]
 
 
 def _written(config: Settings) -> str:
     lines = []
     for section, keys in config.items():
         require(isinstance(keys, Mapping), f"section {section} of the configuration is {keys!r}: accepted are settings")
-        lines.append(f"[{section}]")
-        for key, value in keys.items():
-            is_path = section in ("data", "model") and key in _PATHS and isinstance(value, str | Path)
-            lines.append(f"{key} = {_toml(str(expanded_path(value).absolute()) if is_path else value)}")
+        lines += [f"[{_toml(section)}]", *(f"{_toml(key)} = {_toml(value)}" for key, value in keys.items())]
     return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML writes it, which of texts, numbers, truth values and lists is as JSON does."""
+    """Return a value as TOML writes it, which of texts, numbers and truth values is as JSON does."""
     match value:
         case Path():
             return json.dumps(str(value))
         case list() | tuple():
             return f"[{', '.join(_toml(each) for each in value)}]"
+        case Mapping():
+            return f"{{ {', '.join(f'{_toml(key)} = {_toml(each)}' for key, each in value.items())} }}"
+        case float() if not abs(value) < float("inf"):
+            return repr(float(value))  # TOML has words for what JSON cannot write: inf and nan
         case bool() | int() | float() | str():
             return json.dumps(value, ensure_ascii=False)
         case _:
-            raise InputError(f"a setting is {value!r}: accepted are texts, numbers, truth values and lists of them")
+            raise InputError(
+                f"a setting is {value!r}: accepted are texts, numbers, truth values, and lists and tables of them"
+            )

@@ -128,7 +128,7 @@ def test_the_line_of_a_command_that_failed_is_the_error(
     monkeypatch.setattr(sys, "executable", str(stopping))
     heard: list[str] = []
     with pytest.raises(error, match=r"^no client answered$"):
-        fa.run_audit("audit.toml", tmp_path / "run", progress=heard.append)
+        fa.run_audit(SETTINGS, tmp_path / "run", progress=heard.append, own_process=True)
     assert heard == ["starting", "fl-audit: no client answered"]
 
 

@@ -59,9 +59,13 @@ class Block:
         return [line for line in lines if shlex.split(line, comments=True)]
 
 
+_GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->.*?<!-- end: \1 -->", re.DOTALL)
+
+
 def blocks_of(page: Path) -> list[Block]:
     """Return the blocks of a page in their order."""
-    found = _FENCE.finditer(page.read_text())
+    # What the code writes into a page is held against the code as a whole.
+    found = _FENCE.finditer(_GENERATED.sub("", page.read_text()))
     name = str(page.relative_to(ROOT))
     return [Block(name, one["kind"], one["body"], one["why"]) for one in found]
 

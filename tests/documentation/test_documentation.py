@@ -117,6 +117,15 @@ def test_generated_pages_have_every_setting_and_command() -> None:
     assert all(f"## {name}\n" in commands for name in program.commands)
 
 
+@pytest.mark.parametrize("name", generated.COPIED)
+def test_the_copy_in_the_repository_is_what_the_code_says(name: str) -> None:
+    stored = generated.page_of(name).read_text(encoding="utf-8")
+    assert stored == generated.with_copies(stored), "make reference writes it anew"
+    assert stored.count(generated.PARTS[name]()) == 1
+    built = generated.on_page_markdown(stored)
+    assert built.count(generated.PARTS[name]()) == 1, "the site has it once"
+
+
 def test_blocks_say_what_they_are() -> None:
     files = defaultdict(set)
     for block in [block for blocks in BLOCKS.values() for block in blocks]:

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fl_audit.api.stored_run import Run, read_run
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.exports.badge import badge
 from fl_audit.experiments.exports.trackers import findings_of, series_of
+from fl_audit.experiments.runs.stored_run import Run, read_run
 
 ONE_PIXEL = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx"

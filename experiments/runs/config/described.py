@@ -28,6 +28,19 @@ _REQUIRED = {"privacy.adjacency": "where something is promised"}
 """What a section refuses to go without, though a model of it has a value to fill in."""
 
 
+_USUAL = frozenset({
+    "data.name", "data.path", "data.label", "data.records", "data.test-records", "data.clients", "data.partition",
+    "data.seed",
+    "model.name", "model.seed",
+    "training.strategy", "training.rounds", "training.learning-rate", "training.local-epochs", "training.local-batch",
+    "privacy.adjacency", "privacy.delta", "privacy.epsilon", "privacy.belief", "privacy.noise-multiplier",
+    "privacy.clipping-norm", "privacy.accountant", "privacy.private",
+    "audit.game", "audit.worlds", "audit.neighbour", "audit.attacks",
+    "run.seed", "run.actors", "run.device",
+})  # fmt: skip
+"""What most runs set, or look at first; all others are advanced."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A key of a configuration."""
@@ -40,6 +53,7 @@ class Setting:
     accepted: str  # what it accepts, in words
     choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
     required: str  # where it may not be left out, as in `where something is promised`; empty if it may be everywhere
+    advanced: bool  # whether few runs need it
 
     def to_json(self) -> dict[str, Any]:
         """Return the setting as JSON values."""
@@ -95,6 +109,7 @@ def _every() -> Iterator[Setting]:
                 accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
                 choices=tuple(words) if words and len(parts) == 1 else None,
                 required=_REQUIRED.get(key, "always" if one.is_required() else ""),
+                advanced=key not in _USUAL,
             )
 
 

@@ -12,8 +12,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import finite
 from fl_audit.audits.common import findings_promise as evidence
-from fl_audit.audits.common.findings_levels import LevelNumbers, beyond
+from fl_audit.audits.common.findings_levels import LevelNumbers
 from fl_audit.audits.common.findings_released_model import ClientPromises, measure_client_promises
+from fl_audit.audits.common.sections_levels import beyond
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping

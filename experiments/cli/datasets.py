@@ -1,0 +1,19 @@
+"""The command that lists the data sets."""
+
+from fl_audit.data.catalogue import available, is_found
+from fl_audit.experiments.cli import options
+
+
+def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
+    """List the data sets that a configuration can name."""
+    directory = str(data_dir.absolute()) if data_dir else None
+    found = {entry: is_found(entry.name, directory) for entry in available()}
+    if as_json:
+        rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
+        options.print_json({"datasets": rows})
+        return
+    cells = []
+    for entry, is_here in found.items():
+        here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
+        cells.append((entry.name, entry.description, here))
+    options.print_table(("name", "what it is", "here"), cells)

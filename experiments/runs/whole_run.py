@@ -1,0 +1,126 @@
+"""A run as it is asked for, by the command line and by the Python API: both play it through this module.
+
+It imports little: what is wrong with a configuration or a directory is answered before what takes seconds to import.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.config.run import RunSection
+from fl_audit.experiments.runs.places import is_begun, require_place
+from fl_audit.experiments.runs.progress import at_work, progress_bar
+
+if TYPE_CHECKING:
+    from fl_audit.experiments.runs.plan import AuditPlan
+    from fl_audit.report.finding import RunContents
+
+OnPlan = Callable[["AuditPlan"], None]
+"""Told the plan of a run before it is played."""
+_OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.backend")
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """A run that can be played: its configuration is valid, and its directory can be used."""
+
+    config: RunConfig
+    directory: Path
+    engine: Engine
+    ray_address: str | None = None  # of a running cluster; None starts a Ray on this machine
+    resume: bool = False
+    unprotected: RunConfig | None = None  # the same training without privacy, which is played too; None for none
+
+
+def whole_run(
+    config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
+) -> WholeRun:
+    """Return the run that is asked for, before anything is written or imported that takes seconds.
+
+    Parameters
+    ----------
+    config, directory, resume
+        What to do, and the run directory, which must be new unless `resume`.
+    engine, ray_address
+        Where the clients run, and the address of a running Ray cluster, or None.
+    without_privacy
+        Whether the same training is played without privacy too.
+
+    Raises
+    ------
+    InputError
+        If a directory cannot be used, or the training has no counterpart without privacy.
+    """
+    require_place(directory, resume)
+    if not without_privacy:
+        return WholeRun(config, directory, engine, ray_address, resume)
+    # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
+    from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
+
+    unprotected, other = unprotected_config(config), unprotected_place(directory)
+    require_place(other, resume and is_begun(other))
+    return WholeRun(config, directory, engine, ray_address, resume, unprotected)
+
+
+def play(asked: WholeRun, on_plan: OnPlan = lambda plan: None) -> "RunContents":
+    """Play a run and write its report; return its summary and tables, as stored.
+
+    Parameters
+    ----------
+    asked, on_plan
+        The run, and who is told its plan before the first round.
+
+    Raises
+    ------
+    InputError
+        If data, model or directory cannot be used; nothing is written then.
+    FederationError
+        If the run had to stop; what was finished is kept.
+    """
+    with ExitStack() as ray:
+        with at_work("getting ready"):
+            if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
+                start_ray(ray, asked.config.run)
+            # Torch and Flower take seconds to import, which Ray needs to start too.
+            from fl_audit.experiments.runs.plan import resolve
+            from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
+            from fl_audit.experiments.runs.without_privacy import unprotected_place
+
+        with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
+            plan = resolve(asked.config)
+        if plan.public.weights is not None:
+            with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                require_playable(plan)
+        on_plan(plan)
+        where, plain = (asked.engine, asked.ray_address), asked.unprotected
+        contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)
+        if plain is None:
+            return contents
+        other = unprotected_place(asked.directory)
+        run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
+        return rebuild_report(asked.directory, other)
+
+
+def start_ray(stack: ExitStack, settings: RunSection) -> None:
+    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds.
+
+    Parameters
+    ----------
+    stack, settings
+        What holds Ray open, and the settings that say how much of it there is.
+    """
+    # Ray takes a second to import, which a run on the local engine never needs.
+    from fl_audit.experiments.runs.cluster.access import RayOptions, ray_ahead
+
+    importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
+    importing.start()
+    try:
+        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
+    finally:
+        importing.join()

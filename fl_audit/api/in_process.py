@@ -1,0 +1,106 @@
+"""A run in the caller's process, which is afterwards as it was before.
+
+A run sets what a process has one of: variables of the environment that Flower and Ray read, handlers of signals, levels
+of logs, the search path of modules and the threads of torch. All of that is put back when it ends, whichever way.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+
+from fl_audit.errors import InputError, require
+from fl_audit.experiments import settle_environment, talk
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.whole_run import WholeRun, play, whole_run
+from fl_audit.user_modules import searched_last
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOGS = ("flwr", "ray", "fl_audit")
+_at_work = threading.Lock()
+
+
+def play_here(
+    config: RunConfig,
+    directory: Path,
+    engine: Engine,
+    ray_address: str | None,
+    resume: bool,
+    listener: talk.Listener | None,
+    is_drawn: bool,
+) -> None:
+    """Play a run in this process.
+
+    Parameters
+    ----------
+    config, directory, engine, ray_address, resume
+        As for `whole_run`.
+    listener, is_drawn
+        Who hears of its progress, None for nobody; and whether it is drawn on this process's terminal instead.
+
+    Raises
+    ------
+    InputError
+        If configuration or directory cannot be used, or this process plays a run already; nothing is written then.
+    FederationError
+        If the run had to stop; what was finished is kept.
+    """
+    said = "another run is played in this process: accepted is one at a time, or own_process=True"
+    require(_at_work.acquire(blocking=False), said)
+    try:
+        asked = whole_run(config, directory, engine, ray_address, resume, without_privacy=False)
+        _require_no_ray(engine)
+        with _as_it_was(), talk.heard(None if is_drawn else listener, quiet=listener is None):
+            _play(asked)
+    finally:
+        _at_work.release()
+
+
+def _play(asked: WholeRun) -> None:
+    try:
+        play(asked)
+    except KeyboardInterrupt:
+        talk.tell(f"interrupted: run_audit(..., out={str(asked.directory)!r}, resume=True) goes on, if it was begun")
+        raise
+    except OSError as error:
+        # A file that the user named; an error without a file name is no mistake of the user's.
+        if error.filename is None:
+            raise
+        raise InputError(f"{error.filename}: {error.strerror}") from error
+
+
+def _require_no_ray(engine: Engine) -> None:
+    """Refuse to play on Ray where the caller has started one: a run ends the Ray that it plays on."""
+    ray = sys.modules.get("ray")
+    said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
+    require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Put back, when the block ends, whatever a run sets for its whole process."""
+    variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []
+    torch = import_module("torch")
+    threads = torch.get_num_threads()
+    settle_environment()
+    try:
+        with searched_last(Path.cwd()):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        for one, handler in handlers:
+            with suppress(TypeError):  # one that was not set by Python cannot be put back by it
+                signal.signal(one, handler)
+        for log, level in logs:
+            log.setLevel(level)
+        for name in os.environ.keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables)

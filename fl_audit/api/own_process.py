@@ -1,0 +1,53 @@
+"""A run in a process of its own: the command, started by the name that a shell knows."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+
+from fl_audit.errors import InputError, require
+from fl_audit.experiments.names import WRONG_INPUT
+from fl_audit.strategies.errors import FederationError
+
+_COMMAND = "fl-audit"
+_LAST_LINES = 20
+
+
+def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
+    """Play a run by the command, in a process of its own; an interrupt ends it, and keeps what is finished.
+
+    Parameters
+    ----------
+    arguments, listener
+        Arguments of `fl-audit run`, and who is told each line that it says on its way; None for nobody.
+
+    Raises
+    ------
+    InputError
+        If configuration or directory cannot be used; nothing is written then.
+    FederationError
+        If the run had to stop; what was finished is kept.
+    """
+    programs = entry_points(group="console_scripts", name=_COMMAND)
+    require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")
+    # With -P Python does not look for its modules where the caller stands.
+    command = [sys.executable, "-P", "-m", next(iter(programs)).module, "run", *arguments]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None, "it was asked for"
+        try:
+            for line in process.stderr:
+                lines = [*lines[-_LAST_LINES:], line.rstrip()]
+                if listener is not None and lines[-1]:
+                    listener(lines[-1])
+        except BaseException:
+            # The command ends all that it started, and keeps what is finished.
+            process.send_signal(signal.SIGINT)
+            raise
+    if process.returncode:
+        said = next((line for line in reversed(lines) if line.startswith("fl-audit: ")), "\n".join(lines))
+        error = InputError if process.returncode == WRONG_INPUT else FederationError
+        raise error(said.removeprefix("fl-audit: "))
