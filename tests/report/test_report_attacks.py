@@ -43,9 +43,8 @@ def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
         }
     )
     configuration = dict(run.facts.configuration) | {"privacy": {"delta": 0.001}}
-    return replace(
-        run, tables=replace(run.tables, targets=table), facts=replace(run.facts, configuration=configuration)
-    )
+    facts = replace(run.facts, configuration=configuration, game=replace(run.facts.game, targets=TARGETS))
+    return replace(run, tables=replace(run.tables, targets=table), facts=facts)
 
 
 @pytest.fixture
