@@ -71,19 +71,19 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
-        f"{_BELIEFS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.closed_forms._belief_row",
         f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.identification.identified",
     )),
     Statement("advantage, games counted", laws.won_games,
-              (f"{_BELIEFS}advantage.empirical_advantage", f"{_BELIEFS}advantage.advantage_ends")),
+              (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends")),
     Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
               (f"{_BELIEFS}empirical_epsilon.advantage_interval",)),
-    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEFS}advantage.mean_advantage",)),
+    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", laws.bounded_means,
-              (f"{_BELIEFS}advantage.mean_interval", f"{_BELIEFS}advantage.Bets.of")),
+              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.Bets.of")),
     *(
         Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEFS}expected.{one}" for one in functions))
         for name, kind, functions in (

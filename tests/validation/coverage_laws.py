@@ -16,13 +16,14 @@ from scipy.special import ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.black_box.guesses import guessed_epsilon
+from fl_audit.audits.identifiability import calibration, empirical_epsilon, expected
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
-from fl_audit.statistics import advantage, calibration, empirical_epsilon, expected
+from fl_audit.statistics import advantage
 from fl_audit.verdict import noise_estimate
 from fl_audit.verdict.measured import Measured
 from fl_audit.verdict.noise_scale import SquareSum
