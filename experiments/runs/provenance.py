@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from fl_audit import errors
+import fl_audit.errors as errors
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -105,7 +105,7 @@ def _versions() -> dict[str, str]:
 @cache
 def commit_of_sources() -> str | None:
     """Return the commit of the sources, with a plus where they were changed; None where they are under no control."""
-    place = Path(errors.__file__).resolve().parent
+    place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(place), *words]
