@@ -55,6 +55,8 @@ BASES: dict[str, tuple[list[str], Options]] = {
     "compare": (["absent"], {}),
     "export": (["absent"], {"to": "badge", "out": "badge.svg"}),
     "sweep": (["audit.toml"], {"engine": "local", "out": "table.csv", "over": "training.rounds=2"}),
+    "sign": (["absent"], {"key": "scores"}),
+    "verify": (["absent"], {}),
     "settings": ([], {}),
     "datasets": ([], {}),
     "calibrate": ([], PROMISE | {"belief": ".9"}),
@@ -63,6 +65,7 @@ BASES: dict[str, tuple[list[str], Options]] = {
     "epsilon-star": (["others", "scores"], {"delta": "1e-5"}),
     "strategy": (["absent:factory"], {"adjacency": "add-remove-client", "claim-epsilon": "1"}),
     "review": (["absent"], {"claim-epsilon": "1"}),
+    "training": (["absent:function"], {}),
     "live": (["absent"], {"coins": "scores"}),
     "reproduce": (["negoescu2023-fig4"], {"out": "table.csv"}),
 }

@@ -150,6 +150,7 @@ def test_purposes_keep_their_numbers() -> None:
         "DISTINGUISHER": 27,
         "DITHER": 28,
         "DRAWING": 29,
+        "FIT_TEST": 30,
     }
 
 

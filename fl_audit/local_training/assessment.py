@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.local_training.composition import Composed
 from fl_audit.local_training.conformance import CHECKS, conformance
@@ -76,8 +76,10 @@ def headline(assessment: Assessment) -> str:
             return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{more}"
         case Verdict.CONSISTENT:
             return f"Consistent: the private training that ran is the one that is claimed.{more}"
-        case _:
+        case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             return "Not audited: no engine or optimizer of Opacus was seen at work."
+        case _:
+            assert_never(assessment.verdict)
 
 
 def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:

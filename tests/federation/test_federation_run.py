@@ -38,7 +38,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
     columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
     membership = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert list(worlds) == [*columns, *membership, "test_auroc"]
+    assert list(worlds) == [*columns, *membership, "test_auroc", "epsilon_star_counted", "epsilon_star_fit"]
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))

@@ -33,6 +33,7 @@ from fl_audit.federation.game_records import split_of
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.verdict import run_family
 
 Changes = dict[str, dict[str, Any]]
@@ -286,7 +287,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "run": {"worlds-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
     merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
-    measured = played(plan_of(table, **merged)).run.measured
+    measured = measured_in(played(plan_of(table, **merged)).run)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 
 

@@ -12,7 +12,7 @@ from fl_audit.privacy.groups import group_epsilon
 
 
 @dataclass(frozen=True)
-class Level:
+class UnitLevel:
     """What one level is promised."""
 
     unit: Unit
@@ -26,7 +26,7 @@ class Level:
 class LevelNumbers:
     """The three levels, the smallest unit first."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[UnitLevel, ...]
     delta: float  # of the promise
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def measure_levels(run: FinishedRun, findings: Findings) -> LevelNumbers | None:
             epsilon: float | None = promise.epsilon
         else:
             epsilon = None if size is None else _epsilon(run, size)
-        levels.append(Level(unit, is_claimed, size, epsilon, shown))
+        levels.append(UnitLevel(unit, is_claimed, size, epsilon, shown))
     return LevelNumbers(tuple(levels), promise.delta)
 
 

@@ -3,7 +3,7 @@
 import math
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.common.findings_levels import Level, LevelNumbers, measure_levels
+from fl_audit.audits.common.findings_levels import LevelNumbers, UnitLevel, measure_levels
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.wording import number_text
 
@@ -15,7 +15,7 @@ _WHOSE = {
 _LARGE = 100.0  # nats, from which on a promise says nothing
 
 
-def _follows(level: Level, claimed: Unit) -> str:
+def _follows(level: UnitLevel, claimed: Unit) -> str:
     """Return how the epsilon of a level follows from the promise."""
     if level.is_claimed:
         return "claimed"
@@ -26,7 +26,7 @@ def _follows(level: Level, claimed: Unit) -> str:
     return f"by group privacy, of up to {level.size:,} {claimed}s"
 
 
-def _epsilon(level: Level) -> float | str | None:
+def _epsilon(level: UnitLevel) -> float | str | None:
     if level.epsilon is not None and math.isinf(level.epsilon):
         return "none"
     return level.epsilon
