@@ -231,8 +231,9 @@ def _marked(words: str) -> list[str]:
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
-        command = [sys.executable, "-P", "-m", "tests.validation.chaos", "--out", f"{place}/out"]
-        ended = subprocess.Popen(command, env=os.environ | {"TMPDIR": place}, start_new_session=True)
+        command = [sys.executable, "-m", "tests.validation.chaos", "--out", f"{place}/out"]
+        root = Path(__file__).resolve().parents[2]  # where the campaigns are found
+        ended = subprocess.Popen(command, cwd=root, env=os.environ | {"TMPDIR": place}, start_new_session=True)
         deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
         while not list(Path(place).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
             time.sleep(0.1)
