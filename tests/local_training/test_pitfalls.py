@@ -53,6 +53,8 @@ def test_a_planted_pitfall_is_named(pitfall: Pitfall) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
 @pytest.mark.parametrize("pitfall", PLANTED)
 def test_every_planted_pitfall_is_named(pitfall: Pitfall, example: Example) -> None:
+    if pitfall is Pitfall.EMPTY_SKIPPED and isinstance(example.dataset()[0], dict):
+        pytest.skip("Opacus ends with an error at an empty batch of values by name, so none is skipped")
     _held(pitfall, example)
 
 
