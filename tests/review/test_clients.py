@@ -1,5 +1,6 @@
 """A review looks into clients that train with Opacus, and gives one verdict for both sides."""
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -110,6 +111,7 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     mine = f"{head}\n\ndef load_data(partition, partitions):\n    {DATA}\n"
     (tmp_path / "my_data.py").write_text(mine)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_data", raising=False)  # pages have a module of this name, too
     helped = _looked(tmp_path, "clients_helped", "my_data:load_data", **missing).assessment
     assert helped is not None
     assert helped.verdict is Verdict.CONSISTENT
