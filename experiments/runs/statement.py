@@ -252,7 +252,10 @@ def _pem(key: "Ed25519PublicKey") -> str:
 def _key_file(path: Path) -> bytes:
     require_ordinary(f"key {path}", path)
     require(path.is_file(), f"key {path} is missing: fl-audit sign DIR --key {path} --new-key makes one")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"key {path} cannot be read: {error.strerror}") from None
 
 
 _ACCEPTED = "accepted is an Ed25519 key in PEM without a password, as fl-audit sign --new-key makes one"

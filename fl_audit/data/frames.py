@@ -199,7 +199,7 @@ def source_of_frames(
     warned += (caution for column in encoded for caution in column.cautions)
     warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
     source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
-    possible = possible_identifiers(joint, label, settings.owner, found)
+    possible = possible_identifiers(joint, label, settings.owner or settings.user, found)
     classes_named = tuple(map(str, np.unique(labels)))
     return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
 

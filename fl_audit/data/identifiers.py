@@ -109,23 +109,25 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 
 
 def possible_identifiers(
-    frame: pd.DataFrame, label: str, owner: str | None, found: Sequence[Identifier]
+    frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
 ) -> tuple[Identifier, ...]:
     """Return columns of whole numbers that could number persons as well as be amounts, and nothing tells which.
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
-    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where the
-    table has an owner, its persons are known, and no column is returned.
+    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where a
+    column is named that says whose each record is, persons are known, and no column is returned.
 
     Parameters
     ----------
-    frame, label, owner
+    frame, label
         As for `identifiers`.
+    person
+        The owner or the user column, None where neither is named.
     found
         The columns that look like identifiers.
     """
-    if len(frame) < ENOUGH_TO_TELL or owner is not None:
+    if len(frame) < ENOUGH_TO_TELL or person is not None:
         return ()
     passed, ranks = {label, *(one.name for one in found)}, cache(lambda: _ranks(frame))
     possible = []

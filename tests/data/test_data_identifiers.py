@@ -1,11 +1,13 @@
 """Identifiers are found in made-up tables of all kinds, and what is measured, counted or shared is none."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 
 ROWS, PERSONS = 900, 218
@@ -223,3 +225,13 @@ def test_a_known_owner_or_a_name_that_says_what_is_measured_is_not_asked_about()
     assert possible_identifiers(table, "y", None, ()) != ()
     assert possible_identifiers(table, "y", "who", ()) == ()
     assert possible_identifiers(table.rename(columns={"x3": "age", "who": "week"}), "y", None, ()) == ()
+
+
+def test_a_named_user_column_is_no_question(tmp_path: Path) -> None:
+    """It answers it: neither the column itself nor another one is asked about."""
+    draw = np.random.default_rng(5)
+    table = pd.DataFrame({"x3": draw.integers(0, 200, 900), "m": draw.normal(size=900), "y": draw.integers(0, 2, 900)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    asked = (("path", str(tmp_path / "t.csv")), ("label", "y"))
+    assert [one.name for one in load_source(DataSpec("csv", None, asked)).possible_identifiers] == ["x3"]
+    assert load_source(DataSpec("csv", None, (*asked, ("user", "x3")))).possible_identifiers == ()
