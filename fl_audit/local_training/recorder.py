@@ -4,83 +4,39 @@
 be led: batches, random states and weights then follow those of an earlier training, so that single steps are compared.
 """
 
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
-from opacus.utils.batch_memory_manager import BatchSplittingSampler
-from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler
 
 from fl_audit.local_training.facts import (
     Batch,
-    History,
     Moved,
     NamedEpsilon,
-    Noise,
     OutsideStep,
     PrivateEngine,
     PrivateStep,
     RecordedTraining,
-    Sampling,
     WhatLeft,
 )
+from fl_audit.local_training.readings import (
+    are_same,
+    coupled_layers,
+    history_of,
+    inner_sampler,
+    is_part,
+    named_tensors,
+    noise_of,
+    sampling_of,
+)
+from fl_audit.local_training.replay import Enough, ReplayLead, Track, random_states, set_random_states
 
-_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their law
 _PER_STEP = 20  # batches at most that are kept for each step that is
 _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
 _PREFIX = "_module."  # of names within the module that Opacus puts around a model
-_COUPLED = (nn.modules.batchnorm._BatchNorm,)
-
-
-class Enough(BaseException):
-    """Ends a replay whose steps have been compared; what code catches of exceptions is not in its way."""
-
-
-@dataclass
-class Track:
-    """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
-
-    batches: list[list[int]] = field(default_factory=list)
-    states: list[Mapping[str, Any]] = field(default_factory=list)
-    weights: list[dict[str, Tensor]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class ReplayLead:
-    """An earlier training that a replay follows."""
-
-    track: Track
-    without: int | None  # position of the record that the replay lacks; None if it has as many
-
-    def batch(self, number: int) -> list[int] | None:
-        """Return the positions that a batch has in the data set of the replay; None beyond the earlier training."""
-        if number >= len(self.track.batches):
-            return None
-        gone = self.without
-        if gone is None:
-            return list(self.track.batches[number])
-        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
-
-
-def random_states() -> dict[str, Any]:
-    """Return the states of the shared random generators, for `set_random_states`."""
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
-
-
-def set_random_states(states: Mapping[str, Any]) -> None:
-    """Put the shared random generators into states that they had before."""
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])  # noqa: NPY002
-    torch.set_rng_state(states["torch"])
 
 
 class Recorder:
@@ -153,10 +109,10 @@ class Recorder:
             PrivateEngine(
                 float(optimizer.noise_multiplier),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
-                str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), _sampling(sampler),
-                type(_inner(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
+                str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
+                type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
                 len(loader.dataset), len(loader), given.batch_size, bool(given.drop_last),
-                str(engine.accountant.mechanism()), _history(engine.accountant), target,
+                str(engine.accountant.mechanism()), history_of(engine.accountant), target,
             )
         )  # fmt: skip
         self._match_before(module)
@@ -182,11 +138,11 @@ class Recorder:
         if id(iterator) not in self._loaders:
             self._loaders[id(iterator)] = len(self._loaders)
             self._alive.append(iterator)
-        inner = _inner(sampler)
-        is_whole = not (isinstance(sampler, BatchSplittingSampler) and _is_part(sampler))
+        inner = inner_sampler(sampler)
+        is_whole = not is_part(sampler)
         self.batches.append(
             Batch(
-                tuple(map(int, chosen)), self._loaders[id(iterator)], _sampling(sampler), type(inner).__name__,
+                tuple(map(int, chosen)), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
                 getattr(inner, "sample_rate", None), len(dataset), is_whole,
             )
         )  # fmt: skip
@@ -229,7 +185,7 @@ class Recorder:
         multiplier, norm, counted = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm), self.counted
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
-        noise, total, sizes = _noise(optimizer) if is_noised else (None, None, ())
+        noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
         is_kept = self._keeps
         self.steps.append(
             PrivateStep(
@@ -292,7 +248,7 @@ class Recorder:
             frame = frame.f_back
         with suppress(TypeError, ValueError):
             done = sum(step.is_noised for step in self.steps)
-            self.answers.append(NamedEpsilon(float(epsilon), float(delta), _history(accountant), done))  # type: ignore[arg-type]
+            self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), done))  # type: ignore[arg-type]
 
     # What is made of it.
 
@@ -308,8 +264,8 @@ class Recorder:
             self._note_moved(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
-            tuple(dict.fromkeys(self.moved)), self.counted, _history(self._accountant),
-            tuple(dict.fromkeys(name for module in self._modules for name in _coupled(module))), self.plateaus,
+            tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
+            tuple(dict.fromkeys(name for module in self._modules for name in coupled_layers(module))), self.plateaus,
             left or WhatLeft(), client, number,
         )  # fmt: skip
 
@@ -328,8 +284,8 @@ class Recorder:
         own = {name: value for name, value in names.items() if name in known}
         unknown = tuple(name for name in names if known and own and name not in known)
         earlier = None
-        if own and not _same(own, known):
-            found = (place for place, shot in enumerate(self._snapshots, 1) if _same(own, shot))
+        if own and not are_same(own, known):
+            found = (place for place, shot in enumerate(self._snapshots, 1) if are_same(own, shot))
             earlier = next(found, None)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
 
@@ -385,7 +341,7 @@ class Recorder:
         own = {id(one) for one in optimizer.params}
         for module in reversed(self._modules):
             if any(id(one) in own for one in module.parameters()):
-                return {name.removeprefix(_PREFIX): value for name, value in _named(module)}
+                return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
         return {str(place): value for place, value in enumerate(optimizer.params)}
 
     def _tensors(self, optimizer: Any) -> dict[str, Tensor]:
@@ -410,63 +366,3 @@ class Recorder:
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
             self.outside.append(OutsideStep(found.optimizer, True, found.is_wrapped, same))
         self._stepped = []
-
-
-def _named(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*module.named_parameters(), *module.named_buffers()]
-
-
-def _same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
-
-
-def _inner(sampler: Any) -> Any:
-    return _inner(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
-
-
-def _is_part(sampler: Any) -> bool:
-    """Return whether the batch that was just drawn is a part, and more of the same one follow."""
-    return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
-
-
-def _sampling(sampler: Any) -> Sampling:
-    match _inner(sampler):
-        case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
-            return Sampling.POISSON
-        case BatchSampler():
-            return Sampling.FIXED
-        case _:
-            return Sampling.OTHER
-
-
-def _history(accountant: Any) -> History:
-    entries = getattr(accountant, "history", None) or ()
-    return tuple((float(noise), float(rate), int(steps)) for noise, rate, steps in entries)
-
-
-def _coupled(module: nn.Module) -> tuple[str, ...]:
-    """Return the modules of a model that mix the records of a batch."""
-    inner = module._module if isinstance(module, GradSampleModule) else module
-    return tuple(f"{name} ({type(one).__name__})" for name, one in inner.named_modules() if isinstance(one, _COUPLED))
-
-
-def _noise(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
-    """Return the noise of a step that was just made, the sum of clipped gradients before it, and sizes of tensors."""
-    parts, sums = [], []
-    share = 1.0
-    if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:
-        share = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
-    for one in optimizer.params:
-        if getattr(one, "summed_grad", None) is None or one.grad is None:
-            continue
-        total = one.summed_grad.detach().double().reshape(-1)
-        parts.append(one.grad.detach().double().reshape(-1) * share - total)
-        sums.append(total)
-    if not parts:
-        return None, None, ()
-    noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
-    if optimizer.generator is not None:
-        seed = optimizer.generator.initial_seed()
-    head = tuple(np.round(noise[:_HEAD], 5).tolist())
-    found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
-    return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)

@@ -14,7 +14,8 @@ from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining
 from fl_audit.local_training.neighbours import is_sized, with_other_labels
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.recorder import Enough, Recorder, random_states, set_random_states
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.replay import Enough, random_states, set_random_states
 from fl_audit.local_training.sensitivity import Edit, replays
 
 
