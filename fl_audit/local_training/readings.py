@@ -1,6 +1,7 @@
 """What is read off objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
 def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
     """Return whether all tensors of the left side are on the right side, too, with the same values."""
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
+
+
+def digest(value: Tensor) -> bytes:
+    """Return a digest of the values of a tensor."""
+    return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
 
 
 def inner_sampler(sampler: Any) -> Any:
@@ -58,9 +64,16 @@ def history_of(accountant: Any) -> History:
 
 
 def coupled_layers(module: nn.Module) -> tuple[str, ...]:
-    """Return the modules of a model that mix the records of a batch."""
+    """Return the modules of a model that mix the records of a batch, as they are at this moment.
+
+    Batch normalisation with fixed statistics, as of a frozen layer in evaluation mode, mixes none.
+    """
     inner = module._module if isinstance(module, GradSampleModule) else module
-    return tuple(f"{name} ({type(one).__name__})" for name, one in inner.named_modules() if isinstance(one, _COUPLED))
+    return tuple(
+        f"{name} ({type(one).__name__})"
+        for name, one in inner.named_modules()
+        if isinstance(one, _COUPLED) and (one.training or one.running_mean is None)
+    )
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
@@ -80,6 +93,8 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
     noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
     if optimizer.generator is not None:
         seed = optimizer.generator.initial_seed()
-    head = tuple(np.round(noise[:_HEAD], 5).tolist())
+    # In units of the claimed scale: noise for a tiny clipping norm is not equal because it is small.
+    scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
+    head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
     found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
     return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)

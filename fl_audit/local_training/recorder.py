@@ -5,11 +5,14 @@ be led: batches, random states and weights then follow those of an earlier train
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from operator import index
 from typing import Any
 
 import torch
+from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
 from fl_audit.local_training.facts import (
@@ -20,11 +23,13 @@ from fl_audit.local_training.facts import (
     PrivateEngine,
     PrivateStep,
     RecordedTraining,
+    Sampling,
     WhatLeft,
 )
 from fl_audit.local_training.readings import (
     are_same,
     coupled_layers,
+    digest,
     history_of,
     inner_sampler,
     is_part,
@@ -32,7 +37,7 @@ from fl_audit.local_training.readings import (
     noise_of,
     sampling_of,
 )
-from fl_audit.local_training.replay import Enough, ReplayLead, Track, random_states, set_random_states
+from fl_audit.local_training.replay import Enough, ReplayLead, Track, are_same_states, random_states, set_random_states
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
 _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
@@ -73,9 +78,11 @@ class Recorder:
         self._optimizers = dict[int, Any]()  # what Opacus put around an optimizer, by the identity of the latter
         self._pending = set[int]()  # optimizers that have noised gradients to apply
         self._modules = list[nn.Module]()
-        self._after: dict[str, Tensor] | None = None  # tensors of the model after the last step
-        self._after_of = 0  # identity of the optimizer that took it
-        self._snapshots = list[dict[str, Tensor]]()
+        # Tensors of every model after its last step, by the identity of the optimizer that took it.
+        self._after = dict[int, dict[str, Tensor]]()
+        self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step, which take no room
+        self._ahead = dict[int, deque[Batch]]()  # batches that workers of a loader prepare, by its pass
+        self._coupled = dict[str, None]()
         self._stepped = list[tuple[OutsideStep, list[Tensor]]]()
         self._inside = self.is_random = False  # the latter: whether code between a batch and its step drew
         self._alive = list[object]()  # keeps identities from being used twice
@@ -116,7 +123,12 @@ class Recorder:
             )
         )  # fmt: skip
         self._match_before(module)
-        self._after, self._after_of = self._tensors(optimizer), id(optimizer)
+        self._keep_after(optimizer)
+
+    @property
+    def is_of_replay(self) -> bool:
+        """Whether the training is compared with another one, so that nothing of it may be drawn ahead."""
+        return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
         """Note the positions that a loader has drawn, and return those that it hands out.
@@ -124,34 +136,64 @@ class Recorder:
         Parameters
         ----------
         iterator, drawn
-            The pass over the loader, and the positions.
+            The pass over the loader, and the positions; anything else that it may draw is not noted.
         """
-        number = len(self.batches)
-        if not isinstance(drawn, list):
+        positions = _positions(drawn)
+        if positions is None:
             return drawn
-        chosen = drawn if self._lead is None else self._lead.batch(number)
-        chosen = drawn if chosen is None else chosen
-        if self._lead is not None and number < len(self._lead.track.states):
-            set_random_states(self._lead.track.states[number])
-            self._set_weights(self._lead.track.weights[number])
-        sampler, dataset = iterator._index_sampler, iterator._dataset
+        if iterator._num_workers:
+            # Workers prepare batches ahead of the step that is made of them.
+            self._alive.append(iterator)
+            self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
+            return drawn
+        number = len(self.batches)
+        chosen = None if self._lead is None else self._lead.batch(number)
+        self._follow(number)
+        self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
+        return drawn if chosen is None else chosen
+
+    def hands_out(self, iterator: Any) -> None:
+        """Note that a loader with workers has handed out the batch that it drew first."""
+        if waiting := self._ahead.get(id(iterator)):
+            batch = waiting.popleft()
+            self._note_batch(batch, list(batch.indices), iterator._dataset)
+
+    def _batch(self, iterator: Any, chosen: list[int]) -> Batch:
+        sampler = iterator._index_sampler
         if id(iterator) not in self._loaders:
             self._loaders[id(iterator)] = len(self._loaders)
             self._alive.append(iterator)
         inner = inner_sampler(sampler)
-        is_whole = not is_part(sampler)
-        self.batches.append(
-            Batch(
-                tuple(map(int, chosen)), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
-                getattr(inner, "sample_rate", None), len(dataset), is_whole,
-            )
+        return Batch(
+            tuple(chosen), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
+            getattr(inner, "sample_rate", None), len(iterator._dataset), not is_part(sampler),
         )  # fmt: skip
-        self._fresh.append(number)
-        if len(self.track.batches) < _PER_STEP * self._kept:
-            self.track.batches.append(list(map(int, drawn)))
-            self.track.states.append(random_states())
-            self.track.weights.append({name: value.detach().cpu().clone() for name, value in self._own().items()})
-        return chosen
+
+    def _note_batch(self, batch: Batch, positions: list[int], dataset: object) -> None:
+        self._fresh.append(len(self.batches))
+        self.batches.append(batch)
+        track = self.track
+        if len(track.batches) < _PER_STEP * self._kept:
+            track.batches.append(positions)
+            track.is_private.append(self.dataset is None or dataset is self.dataset)
+            track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
+            track.states.append(random_states())
+            # Weights are needed for the steps that are compared; those of many batches would fill the memory.
+            live = self._own() if self._keeps else {}
+            track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
+
+    def _follow(self, number: int) -> None:
+        """Bring the training to where the one that it follows drew a batch."""
+        track = None if self._lead is None else self._lead.track
+        if track is None or number >= len(track.states):
+            return
+        set_random_states(track.states[number])
+        self._set_weights(track.weights[number])
+        for one, norm in zip(self._adaptive(), track.norms[number], strict=False):
+            one.max_grad_norm = norm
+
+    def _adaptive(self) -> list[Any]:
+        return [one for one in self._optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         """Note one call of `pre_step`, which this makes.
@@ -180,7 +222,8 @@ class Recorder:
         self.knows_optimizer(optimizer)
         self._note_moved(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
-            self.is_random |= not torch.equal(self.track.states[-1]["torch"], torch.get_rng_state())
+            self.is_random |= not are_same_states(self.track.states[-1], random_states())
+        self._coupled |= dict.fromkeys(name for module in self._modules for name in coupled_layers(module))
         rows, gradients = self._rows(optimizer)
         multiplier, norm, counted = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm), self.counted
         made = call()
@@ -189,7 +232,7 @@ class Recorder:
         is_kept = self._keeps
         self.steps.append(
             PrivateStep(
-                type(optimizer).__name__, self._fed(), bool(self._fresh), rows, is_noised, False, multiplier, norm,
+                type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
                 gradients if is_kept else None, sizes, optimizer.expected_batch_size,
             )
@@ -260,12 +303,12 @@ class Recorder:
         left, client, number
             What left the client, as of `left_of`; the number of the client, from 0; and the round, from 1.
         """
-        for optimizer in list(self._optimizers.values())[-1:]:
+        for optimizer in self._optimizers.values():
             self._note_moved(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
-            tuple(dict.fromkeys(name for module in self._modules for name in coupled_layers(module))), self.plateaus,
+            tuple(self._coupled), self.plateaus,
             left or WhatLeft(), client, number,
         )  # fmt: skip
 
@@ -279,24 +322,38 @@ class Recorder:
         arrays, numbers, evaluation
             Tensors by name, metrics of the training, and metrics of an evaluation.
         """
-        known = {} if self._after is None else self._after
         names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
+        models = list(self._after.values())
+        known = {name: value for model in models for name, value in model.items()}
         own = {name: value for name, value in names.items() if name in known}
         unknown = tuple(name for name in names if known and own and name not in known)
         earlier = None
-        if own and not are_same(own, known):
-            found = (place for place, shot in enumerate(self._snapshots, 1) if are_same(own, shot))
+        if own and not any(are_same(own, model) for model in models):
+            shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
+            found = (place for place, shot in enumerate(self._snapshots, 1) if shown.items() <= shot.items())
             earlier = next(found, None)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
 
     # How it is found out.
 
-    def _fed(self) -> tuple[int, ...]:
-        """Return the batches of a step: of those drawn since the last one, those of the loader that drew last."""
+    def _fed(self, rows: int | None) -> tuple[int, ...]:
+        """Return the batches of a step: of those drawn since the last one, those of one loader.
+
+        Public data may be drawn beside them. The loader is one whose batches have as many records as the step has
+        gradients if there is one, then one that draws as is claimed, and then the one that drew last.
+        """
         if not self._fresh:
             return self.steps[-1].batches if self.steps else ()
-        last = self.batches[self._fresh[-1]].loader
-        return tuple(number for number in self._fresh if self.batches[number].loader == last)
+        passes: dict[int, list[int]] = {}
+        for number in self._fresh:
+            passes.setdefault(self.batches[number].loader, []).append(number)
+        sizes = {key: [len(self.batches[one].indices) for one in numbers] for key, numbers in passes.items()}
+
+        def order(key: int) -> tuple[bool, bool, int]:
+            last = self.batches[passes[key][-1]]
+            return rows in (sizes[key][-1], sum(sizes[key])), last.sampling is Sampling.POISSON, passes[key][-1]
+
+        return tuple(passes[max(passes, key=order)])
 
     def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
         """Return how many gradients of records a step has, and these if they are kept."""
@@ -314,8 +371,19 @@ class Recorder:
         place = max(number for number, step in enumerate(self.steps) if step.is_noised)
         step = self.steps[place]
         self.steps[place] = PrivateStep(**{**vars(step), "is_applied": True})
-        self._after, self._after_of = self._tensors(optimizer), id(optimizer)
-        self._snapshots.append(self._after)
+        after = self._keep_after(optimizer)
+        self._snapshots.append({name: digest(value) for name, value in after.items()})
+
+    def _keep_after(self, optimizer: Any) -> dict[str, Tensor]:
+        """Keep the tensors of a model after a step; what an optimizer had of the same ones before is of no use now."""
+        own = {id(one) for one in optimizer.params}
+        for other in self._optimizers.values():
+            if any(id(one) in own for one in other.params):
+                self._after.pop(id(other), None)
+        self._after[id(optimizer)] = {
+            name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()
+        }
+        return self._after[id(optimizer)]
 
     @property
     def _keeps(self) -> bool:
@@ -323,18 +391,25 @@ class Recorder:
         return sum(step.is_noised for step in self.steps) < self._kept
 
     def _own(self) -> dict[str, Tensor]:
-        """Return the tensors of the model that is trained, by name; none before an engine or optimizer is made."""
-        return self._live(next(reversed(self._optimizers.values()))) if self._optimizers else {}
+        """Return the tensors of all models that are trained; none before an engine or optimizer is made."""
+        found, seen = dict[str, Tensor](), set[int]()
+        for place, optimizer in enumerate(self._optimizers.values()):
+            for name, value in self._live(optimizer).items():
+                if id(value) not in seen:
+                    found[f"{place} {name}"] = value
+                    seen.add(id(value))
+        return found
 
     def _set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the model the weights that it had in the earlier training."""
+        """Give the models the weights that they had in the earlier training."""
         live = self._own()
         with torch.no_grad():
             for name, value in weights.items():
                 if name in live and live[name].shape == value.shape:
                     live[name].copy_(value)
-        if weights and self._after is not None:
-            self._after = {name: value.detach().cpu().clone() for name, value in live.items()}
+        for optimizer in self._optimizers.values():
+            if weights and id(optimizer) in self._after:
+                self._keep_after(optimizer)
 
     def _live(self, optimizer: Any) -> dict[str, Tensor]:
         """Return the tensors of the model whose parameters an optimizer has, by name."""
@@ -344,15 +419,11 @@ class Recorder:
                 return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
         return {str(place): value for place, value in enumerate(optimizer.params)}
 
-    def _tensors(self, optimizer: Any) -> dict[str, Tensor]:
-        return {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
-
     def _note_moved(self, optimizer: Any, is_at_end: bool) -> None:
         """Note tensors that changed since the last step."""
-        if self._after is None or self._after_of != id(optimizer):
-            return
-        for name, value in self._live(optimizer).items():
-            old = self._after.get(name)
+        after = self._after.get(id(optimizer), {})
+        for name, value in self._live(optimizer).items() if after else ():
+            old = after.get(name)
             # Weights that are no numbers any more are equal to themselves here.
             if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
                 continue
@@ -366,3 +437,13 @@ class Recorder:
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
             self.outside.append(OutsideStep(found.optimizer, True, found.is_wrapped, same))
         self._stepped = []
+
+
+def _positions(drawn: Any) -> list[int] | None:
+    """Return the positions that a sampler drew; None where it drew something else, as for a stream or a mapping."""
+    if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
+        return None
+    try:
+        return [index(one) for one in drawn]
+    except TypeError:
+        return None

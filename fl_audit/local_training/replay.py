@@ -19,6 +19,8 @@ class Track:
     """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
 
     batches: list[list[int]] = field(default_factory=list)
+    is_private: list[bool] = field(default_factory=list)  # whether a batch is of the data set that an engine was given
+    norms: list[list[float]] = field(default_factory=list)  # clipping norms that Opacus adapts itself, by noised counts
     states: list[Mapping[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
@@ -35,7 +37,7 @@ class ReplayLead:
         if number >= len(self.track.batches):
             return None
         gone = self.without
-        if gone is None:
+        if gone is None or not self.track.is_private[number]:
             return list(self.track.batches[number])
         return [place - (place > gone) for place in self.track.batches[number] if place != gone]
 
@@ -43,6 +45,16 @@ class ReplayLead:
 def random_states() -> dict[str, Any]:
     """Return the states of the shared random generators, for `set_random_states`."""
     return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
+
+
+def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether nothing was drawn between two states of the shared random generators."""
+    left, right = one["numpy"], other["numpy"]
+    return bool(
+        one["python"] == other["python"]
+        and (left[2:] == right[2:] and np.array_equal(left[1], right[1]))
+        and torch.equal(one["torch"], other["torch"])
+    )
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
