@@ -34,6 +34,11 @@ def digest(value: Tensor) -> bytes:
     return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
 
 
+def count_of(dataset: Any) -> int:
+    """Return how many records a data set has; 0 where it does not say so."""
+    return len(dataset) if hasattr(dataset, "__len__") else 0
+
+
 def inner_sampler(sampler: Any) -> Any:
     """Return what draws whole samples, where `BatchMemoryManager` splits them."""
     return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler

@@ -28,6 +28,7 @@ from fl_audit.local_training.facts import (
 )
 from fl_audit.local_training.readings import (
     are_same,
+    count_of,
     coupled_layers,
     digest,
     history_of,
@@ -166,7 +167,7 @@ class Recorder:
         inner = inner_sampler(sampler)
         return Batch(
             tuple(chosen), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
-            getattr(inner, "sample_rate", None), len(iterator._dataset), not is_part(sampler),
+            getattr(inner, "sample_rate", None), count_of(iterator._dataset), not is_part(sampler),
         )  # fmt: skip
 
     def _note_batch(self, batch: Batch, positions: list[int], dataset: object) -> None:
@@ -326,7 +327,10 @@ class Recorder:
         models = list(self._after.values())
         known = {name: value for model in models for name, value in model.items()}
         own = {name: value for name, value in names.items() if name in known}
-        unknown = tuple(name for name in names if known and own and name not in known)
+        # A tensor of a private model may leave by another name.
+        values = {digest(value) for model in models for value in model.values()}
+        other = [name for name in names if known and own and name not in known]
+        unknown = tuple(name for name in other if digest(names[name]) not in values)
         earlier = None
         if own and not any(are_same(own, model) for model in models):
             shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
