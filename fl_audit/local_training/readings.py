@@ -31,7 +31,7 @@ def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
 
 def digest(value: Tensor) -> bytes:
     """Return a digest of the values of a tensor."""
-    return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
+    return sha256(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data).digest()
 
 
 def count_of(dataset: Any) -> int:

@@ -113,7 +113,7 @@ class _Clients:
     errors: list[str] = field(default_factory=list)
 
     def answer(self, message: Message) -> Message | None:
-        """NamedEpsilon a message as the client that it is for."""
+        """Answer a message as the client that it is for."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Who is asked first sits first.
         place = self._seats.setdefault(node, len(self._seats))
