@@ -26,15 +26,13 @@ from fl_audit.local_training.facts import (
     Sampling,
     WhatLeft,
 )
+from fl_audit.local_training.models import PrivateModels
 from fl_audit.local_training.readings import (
-    are_same,
     count_of,
     coupled_layers,
-    digest,
     history_of,
     inner_sampler,
     is_part,
-    named_tensors,
     noise_of,
     sampling_of,
 )
@@ -42,7 +40,6 @@ from fl_audit.local_training.replay import Enough, ReplayLead, Track, are_same_s
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
 _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
-_PREFIX = "_module."  # of names within the module that Opacus puts around a model
 
 
 class Recorder:
@@ -72,16 +69,12 @@ class Recorder:
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside, self.moved = list[NamedEpsilon](), list[OutsideStep](), list[Moved]()
-        self.counted = self.plateaus = self._asked = 0
+        self.counted = self.plateaus = self._asked = self._noised = 0
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None
         self._loaders, self._fresh = dict[int, int](), list[int]()
-        self._optimizers = dict[int, Any]()  # what Opacus put around an optimizer, by the identity of the latter
         self._pending = set[int]()  # optimizers that have noised gradients to apply
-        self._modules = list[nn.Module]()
-        # Tensors of every model after its last step, by the identity of the optimizer that took it.
-        self._after = dict[int, dict[str, Tensor]]()
-        self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step, which take no room
+        self.models = PrivateModels()
         self._ahead = dict[int, deque[Batch]]()  # batches that workers of a loader prepare, by its pass
         self._coupled = dict[str, None]()
         self._stepped = list[tuple[OutsideStep, list[Tensor]]]()
@@ -92,11 +85,11 @@ class Recorder:
 
     def knows_module(self, module: nn.Module) -> None:
         """Note a model that is made private."""
-        self._modules.append(module)
+        self.models.modules.append(module)
 
     def knows_optimizer(self, optimizer: Any) -> None:
         """Note an optimizer of Opacus, and which optimizer it wraps."""
-        self._optimizers[id(optimizer.original_optimizer)] = optimizer
+        self.models.optimizers[id(optimizer.original_optimizer)] = optimizer
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
@@ -124,7 +117,7 @@ class Recorder:
             )
         )  # fmt: skip
         self._match_before(module)
-        self._keep_after(optimizer)
+        self.models.keep(optimizer)
 
     @property
     def is_of_replay(self) -> bool:
@@ -180,7 +173,7 @@ class Recorder:
             track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
             track.states.append(random_states())
             # Weights are needed for the steps that are compared; those of many batches would fill the memory.
-            live = self._own() if self._keeps else {}
+            live = self.models.tensors() if self._keeps else {}
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
@@ -189,12 +182,12 @@ class Recorder:
         if track is None or number >= len(track.states):
             return
         set_random_states(track.states[number])
-        self._set_weights(track.weights[number])
+        self.models.set_to(track.weights[number])
         for one, norm in zip(self._adaptive(), track.norms[number], strict=False):
             one.max_grad_norm = norm
 
     def _adaptive(self) -> list[Any]:
-        return [one for one in self._optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
+        return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         """Note one call of `pre_step`, which this makes.
@@ -221,10 +214,10 @@ class Recorder:
 
     def _made_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         self.knows_optimizer(optimizer)
-        self._note_moved(optimizer, is_at_end=False)
+        self.moved += self.models.moved(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
             self.is_random |= not are_same_states(self.track.states[-1], random_states())
-        self._coupled |= dict.fromkeys(name for module in self._modules for name in coupled_layers(module))
+        self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
         rows, gradients = self._rows(optimizer)
         multiplier, norm, counted = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm), self.counted
         made = call()
@@ -240,12 +233,13 @@ class Recorder:
         )  # fmt: skip
         self._fresh = []
         if is_noised:
+            self._noised += 1
             self._pending.add(id(optimizer))
         return made
 
     def inner_step(self, inner: Any, *_: Any) -> None:
         """Note a step of any optimizer of torch, after it was made."""
-        optimizer = self._optimizers.get(id(inner))
+        optimizer = self.models.optimizers.get(id(inner))
         if optimizer is not None and id(optimizer) in self._pending:
             self._pending.discard(id(optimizer))
             self._apply(optimizer)
@@ -253,7 +247,7 @@ class Recorder:
         moved = [one for group in inner.param_groups for one in group["params"] if one.grad is not None]
         found = OutsideStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
         if self.engines:
-            own = {id(one) for module in self._modules for one in module.parameters()}
+            own = {id(one) for module in self.models.modules for one in module.parameters()}
             found = OutsideStep(
                 found.optimizer, False, found.is_wrapped, sum(id(one) in own for one in moved)
             )  # fmt: skip
@@ -291,8 +285,7 @@ class Recorder:
                 break
             frame = frame.f_back
         with suppress(TypeError, ValueError):
-            done = sum(step.is_noised for step in self.steps)
-            self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), done))  # type: ignore[arg-type]
+            self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
 
     # What is made of it.
 
@@ -304,8 +297,8 @@ class Recorder:
         left, client, number
             What left the client, as of `left_of`; the number of the client, from 0; and the round, from 1.
         """
-        for optimizer in self._optimizers.values():
-            self._note_moved(optimizer, is_at_end=True)
+        for optimizer in self.models.optimizers.values():
+            self.moved += self.models.moved(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
@@ -323,19 +316,7 @@ class Recorder:
         arrays, numbers, evaluation
             Tensors by name, metrics of the training, and metrics of an evaluation.
         """
-        names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
-        models = list(self._after.values())
-        known = {name: value for model in models for name, value in model.items()}
-        own = {name: value for name, value in names.items() if name in known}
-        # A tensor of a private model may leave by another name.
-        values = {digest(value) for model in models for value in model.values()}
-        other = [name for name in names if known and own and name not in known]
-        unknown = tuple(name for name in other if digest(names[name]) not in values)
-        earlier = None
-        if own and not any(are_same(own, model) for model in models):
-            shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
-            found = (place for place, shot in enumerate(self._snapshots, 1) if shown.items() <= shot.items())
-            earlier = next(found, None)
+        unknown, earlier = self.models.compared(arrays)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
 
     # How it is found out.
@@ -372,67 +353,15 @@ class Recorder:
         return None, None
 
     def _apply(self, optimizer: Any) -> None:
-        place = max(number for number, step in enumerate(self.steps) if step.is_noised)
+        place = next(number for number in reversed(range(len(self.steps))) if self.steps[number].is_noised)
         step = self.steps[place]
         self.steps[place] = PrivateStep(**{**vars(step), "is_applied": True})
-        after = self._keep_after(optimizer)
-        self._snapshots.append({name: digest(value) for name, value in after.items()})
-
-    def _keep_after(self, optimizer: Any) -> dict[str, Tensor]:
-        """Keep the tensors of a model after a step; what an optimizer had of the same ones before is of no use now."""
-        own = {id(one) for one in optimizer.params}
-        for other in self._optimizers.values():
-            if any(id(one) in own for one in other.params):
-                self._after.pop(id(other), None)
-        self._after[id(optimizer)] = {
-            name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()
-        }
-        return self._after[id(optimizer)]
+        self.models.keep(optimizer, is_step=True)
 
     @property
     def _keeps(self) -> bool:
         """Whether sums and gradients of the step that is made are kept."""
-        return sum(step.is_noised for step in self.steps) < self._kept
-
-    def _own(self) -> dict[str, Tensor]:
-        """Return the tensors of all models that are trained; none before an engine or optimizer is made."""
-        found, seen = dict[str, Tensor](), set[int]()
-        for place, optimizer in enumerate(self._optimizers.values()):
-            for name, value in self._live(optimizer).items():
-                if id(value) not in seen:
-                    found[f"{place} {name}"] = value
-                    seen.add(id(value))
-        return found
-
-    def _set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the models the weights that they had in the earlier training."""
-        live = self._own()
-        with torch.no_grad():
-            for name, value in weights.items():
-                if name in live and live[name].shape == value.shape:
-                    live[name].copy_(value)
-        for optimizer in self._optimizers.values():
-            if weights and id(optimizer) in self._after:
-                self._keep_after(optimizer)
-
-    def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        """Return the tensors of the model whose parameters an optimizer has, by name."""
-        own = {id(one) for one in optimizer.params}
-        for module in reversed(self._modules):
-            if any(id(one) in own for one in module.parameters()):
-                return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
-        return {str(place): value for place, value in enumerate(optimizer.params)}
-
-    def _note_moved(self, optimizer: Any, is_at_end: bool) -> None:
-        """Note tensors that changed since the last step."""
-        after = self._after.get(id(optimizer), {})
-        for name, value in self._live(optimizer).items() if after else ():
-            old = after.get(name)
-            # Weights that are no numbers any more are equal to themselves here.
-            if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
-                continue
-            is_parameter = isinstance(value, nn.Parameter)
-            self.moved.append(Moved(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
+        return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
         """Note the steps that were taken on a model before it was made private."""
