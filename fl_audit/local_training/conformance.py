@@ -180,8 +180,7 @@ def _private_rate(evidence: Evidence) -> str:
         if differ:
             rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other labels"
             return f"the learning rate of step {differ[0] + 1} is {rates}"
-    looks = max((training.plateaus for training in _all(evidence)), default=0)
-    return f"ReduceLROnPlateau was given a measure {looks} times" if looks else ""
+    return ""
 
 
 def _sizes(training: RecordedTraining) -> set[int]:

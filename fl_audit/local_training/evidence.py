@@ -56,7 +56,12 @@ class Evidence:
     def unseen(self) -> tuple[str, ...]:
         """What private steps rest on and was not seen: it is neither held against the claim nor taken for kept."""
         uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
-        return (*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ()))
+        looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
+        found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
+        if looks:
+            said = f"{looks} times, and with it the learning rate"
+            found.append(f"whether the measure that ReduceLROnPlateau was given {said}, follows private records")
+        return tuple(found)
 
     @cached_property
     def answer(self) -> NamedEpsilon | None:

@@ -105,7 +105,7 @@ class Recorder:
         norms = asked["max_grad_norm"]
         module = asked["module"]
         self._accountant = engine.accountant
-        self.dataset = given.dataset if self.dataset is None else self.dataset
+        self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
             PrivateEngine(
                 float(optimizer.noise_multiplier),
@@ -169,7 +169,7 @@ class Recorder:
         track = self.track
         if len(track.batches) < _PER_STEP * self._kept:
             track.batches.append(positions)
-            track.is_private.append(self.dataset is None or dataset is self.dataset)
+            track.datasets.append(dataset)
             track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
             track.states.append(random_states())
             # Weights are needed for the steps that are compared; those of many batches would fill the memory.

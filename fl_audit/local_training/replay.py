@@ -19,10 +19,15 @@ class Track:
     """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
 
     batches: list[list[int]] = field(default_factory=list)
-    is_private: list[bool] = field(default_factory=list)  # whether a batch is of the data set that an engine was given
+    datasets: list[object] = field(default_factory=list)  # the data set of every batch
+    private: object = None  # that of the first engine; None where there is no engine
     norms: list[list[float]] = field(default_factory=list)  # clipping norms that Opacus adapts itself, by noised counts
     states: list[Mapping[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def is_private(self, number: int) -> bool:
+        """Return whether a batch is of the data set that an engine was given."""
+        return self.private is None or self.datasets[number] is self.private
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class ReplayLead:
         if number >= len(self.track.batches):
             return None
         gone = self.without
-        if gone is None or not self.track.is_private[number]:
+        if gone is None or not self.track.is_private(number):
             return list(self.track.batches[number])
         return [place - (place > gone) for place in self.track.batches[number] if place != gone]
 

@@ -36,7 +36,7 @@ def _no_poisson(evidence: Evidence) -> str:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
-            if not engine.is_poisson_asked and engine.sampling is not Sampling.POISSON:
+            if not engine.is_poisson_asked and engine.sampling is Sampling.FIXED:
                 return f"the engine was made with poisson_sampling=False: {engine.sampler} draws, and not {_poisson()}"
         for _, batches in _fed(training):
             other = [one for one in batches if one.sampling is Sampling.OTHER]

@@ -71,7 +71,7 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
     first = _recorded(run, lambda data: data, start)
     dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
     # What is drawn from other data sets, such as public ones, stays as it is.
-    private = [batch for batch, is_private in zip(track.batches, track.is_private, strict=True) if is_private]
+    private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
     drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
     if not drawn or not first[1].noised:
         return ()
