@@ -27,7 +27,7 @@ OPEN = {
     "fl_audit/data/workbooks.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/local_training/neighbours.py": "data sets and items of any kind",
-    "fl_audit/local_training/recorder.py": "samplers of any loader",
+    "fl_audit/local_training/readings.py": "samplers of any loader",
     "fl_audit/local_training/training_function.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",

@@ -15,15 +15,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.experiments.runs.guard import nothing_outlives
 from fl_audit.experiments.talk import plain
 from fl_audit.strategies.rooms import new_room
 from fl_audit.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when it is over
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,6 +53,30 @@ def temporary_room() -> Iterator[Path]:
             yield room
     finally:
         shutil.rmtree(room, ignore_errors=True)
+
+
+def wished_apart(module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool) -> Told:
+    """Run a module as a program that does what a user wishes, and return what it told last, and how it ended.
+
+    Parameters
+    ----------
+    module, wishes, out
+        The module, which calls `answer`; the options of its command; and where it writes files, None for nowhere.
+    seconds, is_quiet
+        How long it may take, and whether nothing of its output is shown.
+
+    Raises
+    ------
+    InputError
+        If it found the input wrong.
+    """
+    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
+    with temporary_room() as room, ExitStack() as stack:
+        log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
+        told = told_apart(module, asked, room, seconds, log=log)
+    if told.values is not None and "error" in told.values:
+        raise InputError(told.values["error"])
+    return told
 
 
 def told_apart(

@@ -5,12 +5,12 @@ This module is the program of that process, too.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.errors import InputError, choice
-from fl_audit.experiments.trials.apart import answer, temporary_room, told_apart
+from fl_audit.experiments.trials.apart import answer, wished_apart
 from fl_audit.user_modules import search_last
 
 if TYPE_CHECKING:
@@ -58,17 +58,13 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
     InputError
         If the input is wrong, or the process ended without a word.
     """
-    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
-    with temporary_room() as room:
-        found, ended, _ = told_apart(__name__, asked, room, seconds)
+    found, ended, _ = wished_apart(__name__, wishes, out, seconds, is_quiet=False)
     if found is None:
         raise InputError(
             f"the process that plays games against {wishes.factory} {ended}, before any game was judged: accepted is "
             "a strategy that raises an exception where it cannot go on, and whose games end"
         )
-    if "error" in found:
-        raise InputError(found["error"])
     if ended:
         page = "" if out is None else ", and no page was written"
         early = f"the process that plays games {ended}: this is what it had judged until then{page}"

@@ -4,12 +4,12 @@ This module is the program of that process, too.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.trials.apart import answer, temporary_room, told_apart
+from fl_audit.experiments.trials.apart import answer, wished_apart
 from fl_audit.user_modules import search_last
 
 
@@ -41,14 +41,10 @@ def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str,
     InputError
         If the input is wrong, or the process ended without a word.
     """
-    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
-    with temporary_room() as room, (room / "log").open("wb") as log:
-        found, ended, is_late = told_apart(__name__, asked, room, wishes.seconds, log=log)
+    found, ended, is_late = wished_apart(__name__, wishes, out, wishes.seconds, is_quiet=True)
     if found is None:
         more = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
         raise InputError(f"the process that ran {wishes.function} {ended}{more}")
-    if "error" in found:
-        raise InputError(found["error"])
     return found
 
 

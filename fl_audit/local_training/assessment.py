@@ -43,6 +43,7 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
     composed = evidence.composed_of()
     of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
+    unseen = [*unseen, *evidence.unseen]
     said = [*unseen]
     if evidence.is_private and not evidence.replays:
         said.append("replays without a record: the clipping of records by themselves was not compared")

@@ -95,7 +95,8 @@ def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator
             sampled[noise / most, -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))] += 1
             continue
         drawn = Counter(index for batch in batches for index in batch.indices)
-        fixed.setdefault(noise / max(of_user, 1), Counter()).update(drawn.keys())
+        # A record may be in every step that was taken on records of which nobody saw how they were drawn.
+        fixed.setdefault(noise / max(of_user, 1), Counter()).update(drawn.keys() if batches else [-1])
     yield from sampled.items()
     for noise, counts in fixed.items():
         if counts:
@@ -126,7 +127,7 @@ def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
             parts += step.batches
         if not step.is_noised:
             continue
-        if parts or not groups:
+        if parts or not groups or not step.batches:
             groups.append([PrivateStep(**{**vars(step), "batches": tuple(parts)})])
             batches.append(tuple(parts))
         else:

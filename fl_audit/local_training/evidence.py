@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fl_audit.local_training.composition import Composed, composed
-from fl_audit.local_training.facts import NamedEpsilon, RecordedTraining
+from fl_audit.local_training.facts import NamedEpsilon, RecordedTraining, Sampling
 from fl_audit.local_training.sensitivity import RecordReplay
 
 
@@ -36,6 +36,32 @@ class Evidence:
     def is_private(self) -> bool:
         """Whether an engine or an optimizer of Opacus was seen at work."""
         return bool(self.by_client)
+
+    @cached_property
+    def unseen_sampling(self) -> tuple[str, ...]:
+        """What was not seen of how the records of private steps were drawn; empty if all of it was."""
+        trainings = [one for each in self.by_client.values() for one in each]
+        steps = [(step, [one.batches[number] for number in step.batches]) for one in trainings for step in one.noised]
+        found = []
+        # Of a batch that was drawn before, code of the training may draw records by itself.
+        hidden = sum(not fed or (not step.is_fresh and not step.is_of_whole(fed)) for step, fed in steps)
+        if hidden:
+            found.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
+        other = sorted({batch.sampler for _, fed in steps for batch in fed if batch.sampling is Sampling.OTHER})
+        if other:
+            found.append(f"whether {' and '.join(other)} draws every record by itself, as accounted")
+        return tuple(found)
+
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """What private steps rest on and was not seen: it is neither held against the claim nor taken for kept."""
+        uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
+        looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
+        found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
+        if looks:
+            said = f"{looks} times, and with it the learning rate"
+            found.append(f"whether the measure that ReduceLROnPlateau was given {said}, follows private records")
+        return tuple(found)
 
     @cached_property
     def answer(self) -> NamedEpsilon | None:

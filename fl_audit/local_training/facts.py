@@ -1,6 +1,6 @@
 """Facts about one training that ran: plain values, recorded while Opacus worked, with no opinion about them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -89,6 +89,11 @@ class PrivateStep:
     sizes: tuple[int, ...] = ()  # coordinates of the tensors that the sum is made of
     expected_batch: float | None = None  # by which the noised sum is divided; None for sums
 
+    def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
+        """Return whether it may have the gradients of all records of its batches, or of the last one."""
+        sizes = [len(one.indices) for one in batches]
+        return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
+
 
 @dataclass(frozen=True)
 class NamedEpsilon:
@@ -152,3 +157,18 @@ class RecordedTraining:
     def noised(self) -> tuple[PrivateStep, ...]:
         """The steps that added noise."""
         return tuple(step for step in self.steps if step.is_noised)
+
+    @property
+    def is_accountant_seen(self) -> bool:
+        """Whether an accountant of Opacus was seen at work: others may be used with its optimizer."""
+        return bool(self.counted or self.engines or self.answers or self.history)
+
+    @property
+    def counted_here(self) -> History:
+        """The end of the history that is of this training: an accountant that goes on knows of earlier ones, too."""
+        found, left = list[tuple[float, float, int]](), self.counted
+        for noise, rate, steps in reversed(self.history):
+            if left > 0:
+                found.insert(0, (noise, rate, min(steps, left)))
+            left -= steps
+        return tuple(found)

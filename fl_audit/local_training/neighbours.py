@@ -23,7 +23,7 @@ def without_record(dataset: Any, index: int) -> Any:
     dataset, index
         A data set of torch or Hugging Face, or a tuple of arrays; and the position of the record.
     """
-    others = [place for place in range(_length(dataset)) if place != index]
+    others = [place for place in range(length_of(dataset)) if place != index]
     match dataset:
         case TensorDataset():
             return TensorDataset(*(one[others] for one in dataset.tensors))
@@ -62,7 +62,7 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
     dataset, is_one
         As of `without_record`; and whether all have the label of the first one.
     """
-    places = np.arange(_length(dataset))
+    places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
     match dataset:
         case TensorDataset():
@@ -133,7 +133,8 @@ class _Edited(Dataset[Any]):
         return getattr(self.__dict__["_dataset"], name)
 
 
-def _length(dataset: Any) -> int:
+def length_of(dataset: Any) -> int:
+    """Return how many records a data set of torch or Hugging Face, or a tuple of arrays, has."""
     return len(dataset[0]) if isinstance(dataset, (tuple, list)) else len(dataset)
 
 

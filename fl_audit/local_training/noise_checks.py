@@ -12,6 +12,8 @@ from fl_audit.local_training.facts import PrivateStep, RecordedTraining
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.local_training.sampling_checks import LEVEL
 
+_FEWEST = 3  # values of noise that have to be equal before they say anything
+
 
 def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
     for each in evidence.by_client.values():
@@ -61,7 +63,12 @@ def _noise_law(evidence: Evidence) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    return [step.noise.head for step in training.noised if step.noise is not None and not _is_bare(step)]
+    """Return the first values of noise of all steps; one or two of them are equal by chance in a long training."""
+    return [
+        step.noise.head
+        for step in training.noised
+        if step.noise is not None and not _is_bare(step) and len(step.noise.head) >= _FEWEST
+    ]
 
 
 def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:

@@ -56,6 +56,8 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         put(PrivacyEngine, "make_private", lambda method: _around_engine(method, recorder))
         put(PrivacyEngine, "make_private_with_epsilon", lambda method: _around_target(method, recorder))
         put(_BaseDataLoaderIter, "_next_index", lambda method: _around_draw(method, recorder))
+        put(_BaseDataLoaderIter, "__next__", lambda method: _around_hand_out(method, recorder))
+        put(DataLoader, "_get_iterator", lambda method: _around_pass(method, recorder))
         put(ReduceLROnPlateau, "step", lambda method: _around_plateau(method, recorder))
         handle = register_optimizer_step_post_hook(recorder.inner_step)
         stack.callback(handle.remove)
@@ -173,6 +175,27 @@ def _around_draw(method: _Method, recorder: Recorder) -> _Method:
         return recorder.draws(self, method(self))
 
     return next_index
+
+
+def _around_hand_out(method: _Method, recorder: Recorder) -> _Method:
+    @wraps(method)
+    def following(self: Any) -> Any:
+        found = method(self)
+        recorder.hands_out(self)
+        return found
+
+    return following
+
+
+def _around_pass(method: _Method, recorder: Recorder) -> _Method:
+    @wraps(method)
+    def get_iterator(self: Any) -> Any:
+        if not recorder.is_of_replay or not self.num_workers:
+            return method(self)
+        with patch.multiple(self, num_workers=0, timeout=0):
+            return method(self)
+
+    return get_iterator
 
 
 def _around_plateau(method: _Method, recorder: Recorder) -> _Method:

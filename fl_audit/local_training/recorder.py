@@ -4,28 +4,21 @@
 be led: batches, random states and weights then follow those of an earlier training, so that single steps are compared.
 """
 
-import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
-import numpy as np
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
-from opacus.utils.batch_memory_manager import BatchSplittingSampler
-from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler
+from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler
 
 from fl_audit.local_training.facts import (
     Batch,
-    History,
     Moved,
     NamedEpsilon,
-    Noise,
     OutsideStep,
     PrivateEngine,
     PrivateStep,
@@ -33,54 +26,20 @@ from fl_audit.local_training.facts import (
     Sampling,
     WhatLeft,
 )
+from fl_audit.local_training.models import PrivateModels
+from fl_audit.local_training.readings import (
+    count_of,
+    coupled_layers,
+    history_of,
+    inner_sampler,
+    is_part,
+    noise_of,
+    sampling_of,
+)
+from fl_audit.local_training.replay import Enough, ReplayLead, Track, are_same_states, random_states, set_random_states
 
-_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their law
 _PER_STEP = 20  # batches at most that are kept for each step that is
 _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
-_PREFIX = "_module."  # of names within the module that Opacus puts around a model
-_COUPLED = (nn.modules.batchnorm._BatchNorm,)
-
-
-class Enough(BaseException):
-    """Ends a replay whose steps have been compared; what code catches of exceptions is not in its way."""
-
-
-@dataclass
-class Track:
-    """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
-
-    batches: list[list[int]] = field(default_factory=list)
-    states: list[Mapping[str, Any]] = field(default_factory=list)
-    weights: list[dict[str, Tensor]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class ReplayLead:
-    """An earlier training that a replay follows."""
-
-    track: Track
-    without: int | None  # position of the record that the replay lacks; None if it has as many
-
-    def batch(self, number: int) -> list[int] | None:
-        """Return the positions that a batch has in the data set of the replay; None beyond the earlier training."""
-        if number >= len(self.track.batches):
-            return None
-        gone = self.without
-        if gone is None:
-            return list(self.track.batches[number])
-        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
-
-
-def random_states() -> dict[str, Any]:
-    """Return the states of the shared random generators, for `set_random_states`."""
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
-
-
-def set_random_states(states: Mapping[str, Any]) -> None:
-    """Put the shared random generators into states that they had before."""
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])  # noqa: NPY002
-    torch.set_rng_state(states["torch"])
 
 
 class Recorder:
@@ -110,16 +69,14 @@ class Recorder:
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside, self.moved = list[NamedEpsilon](), list[OutsideStep](), list[Moved]()
-        self.counted = self.plateaus = self._asked = 0
+        self.counted = self.plateaus = self._asked = self._noised = 0
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None
         self._loaders, self._fresh = dict[int, int](), list[int]()
-        self._optimizers = dict[int, Any]()  # what Opacus put around an optimizer, by the identity of the latter
         self._pending = set[int]()  # optimizers that have noised gradients to apply
-        self._modules = list[nn.Module]()
-        self._after: dict[str, Tensor] | None = None  # tensors of the model after the last step
-        self._after_of = 0  # identity of the optimizer that took it
-        self._snapshots = list[dict[str, Tensor]]()
+        self.models = PrivateModels()
+        self._ahead = dict[int, deque[Batch]]()  # batches that workers of a loader prepare, by its pass
+        self._coupled = dict[str, None]()
         self._stepped = list[tuple[OutsideStep, list[Tensor]]]()
         self._inside = self.is_random = False  # the latter: whether code between a batch and its step drew
         self._alive = list[object]()  # keeps identities from being used twice
@@ -128,11 +85,11 @@ class Recorder:
 
     def knows_module(self, module: nn.Module) -> None:
         """Note a model that is made private."""
-        self._modules.append(module)
+        self.models.modules.append(module)
 
     def knows_optimizer(self, optimizer: Any) -> None:
         """Note an optimizer of Opacus, and which optimizer it wraps."""
-        self._optimizers[id(optimizer.original_optimizer)] = optimizer
+        self.models.optimizers[id(optimizer.original_optimizer)] = optimizer
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
@@ -148,19 +105,24 @@ class Recorder:
         norms = asked["max_grad_norm"]
         module = asked["module"]
         self._accountant = engine.accountant
-        self.dataset = given.dataset if self.dataset is None else self.dataset
+        self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
             PrivateEngine(
                 float(optimizer.noise_multiplier),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
-                str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), _sampling(sampler),
-                type(_inner(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
+                str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
+                type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
                 len(loader.dataset), len(loader), given.batch_size, bool(given.drop_last),
-                str(engine.accountant.mechanism()), _history(engine.accountant), target,
+                str(engine.accountant.mechanism()), history_of(engine.accountant), target,
             )
         )  # fmt: skip
         self._match_before(module)
-        self._after, self._after_of = self._tensors(optimizer), id(optimizer)
+        self.models.keep(optimizer)
+
+    @property
+    def is_of_replay(self) -> bool:
+        """Whether the training is compared with another one, so that nothing of it may be drawn ahead."""
+        return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
         """Note the positions that a loader has drawn, and return those that it hands out.
@@ -168,34 +130,64 @@ class Recorder:
         Parameters
         ----------
         iterator, drawn
-            The pass over the loader, and the positions.
+            The pass over the loader, and the positions; anything else that it may draw is not noted.
         """
-        number = len(self.batches)
-        if not isinstance(drawn, list):
+        positions = _positions(drawn)
+        if positions is None:
             return drawn
-        chosen = drawn if self._lead is None else self._lead.batch(number)
-        chosen = drawn if chosen is None else chosen
-        if self._lead is not None and number < len(self._lead.track.states):
-            set_random_states(self._lead.track.states[number])
-            self._set_weights(self._lead.track.weights[number])
-        sampler, dataset = iterator._index_sampler, iterator._dataset
+        if iterator._num_workers:
+            # Workers prepare batches ahead of the step that is made of them.
+            self._alive.append(iterator)
+            self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
+            return drawn
+        number = len(self.batches)
+        chosen = None if self._lead is None else self._lead.batch(number)
+        self._follow(number)
+        self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
+        return drawn if chosen is None else chosen
+
+    def hands_out(self, iterator: Any) -> None:
+        """Note that a loader with workers has handed out the batch that it drew first."""
+        if waiting := self._ahead.get(id(iterator)):
+            batch = waiting.popleft()
+            self._note_batch(batch, list(batch.indices), iterator._dataset)
+
+    def _batch(self, iterator: Any, chosen: list[int]) -> Batch:
+        sampler = iterator._index_sampler
         if id(iterator) not in self._loaders:
             self._loaders[id(iterator)] = len(self._loaders)
             self._alive.append(iterator)
-        inner = _inner(sampler)
-        is_whole = not (isinstance(sampler, BatchSplittingSampler) and _is_part(sampler))
-        self.batches.append(
-            Batch(
-                tuple(map(int, chosen)), self._loaders[id(iterator)], _sampling(sampler), type(inner).__name__,
-                getattr(inner, "sample_rate", None), len(dataset), is_whole,
-            )
+        inner = inner_sampler(sampler)
+        return Batch(
+            tuple(chosen), self._loaders[id(iterator)], sampling_of(sampler), type(inner).__name__,
+            getattr(inner, "sample_rate", None), count_of(iterator._dataset), not is_part(sampler),
         )  # fmt: skip
-        self._fresh.append(number)
-        if len(self.track.batches) < _PER_STEP * self._kept:
-            self.track.batches.append(list(map(int, drawn)))
-            self.track.states.append(random_states())
-            self.track.weights.append({name: value.detach().cpu().clone() for name, value in self._own().items()})
-        return chosen
+
+    def _note_batch(self, batch: Batch, positions: list[int], dataset: object) -> None:
+        self._fresh.append(len(self.batches))
+        self.batches.append(batch)
+        track = self.track
+        if len(track.batches) < _PER_STEP * self._kept:
+            track.batches.append(positions)
+            track.datasets.append(dataset)
+            track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
+            track.states.append(random_states())
+            # Weights are needed for the steps that are compared; those of many batches would fill the memory.
+            live = self.models.tensors() if self._keeps else {}
+            track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
+
+    def _follow(self, number: int) -> None:
+        """Bring the training to where the one that it follows drew a batch."""
+        track = None if self._lead is None else self._lead.track
+        if track is None or number >= len(track.states):
+            return
+        set_random_states(track.states[number])
+        self.models.set_to(track.weights[number])
+        for one, norm in zip(self._adaptive(), track.norms[number], strict=False):
+            one.max_grad_norm = norm
+
+    def _adaptive(self) -> list[Any]:
+        return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         """Note one call of `pre_step`, which this makes.
@@ -222,30 +214,32 @@ class Recorder:
 
     def _made_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         self.knows_optimizer(optimizer)
-        self._note_moved(optimizer, is_at_end=False)
+        self.moved += self.models.moved(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
-            self.is_random |= not torch.equal(self.track.states[-1]["torch"], torch.get_rng_state())
+            self.is_random |= not are_same_states(self.track.states[-1], random_states())
+        self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
         rows, gradients = self._rows(optimizer)
         multiplier, norm, counted = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm), self.counted
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
-        noise, total, sizes = _noise(optimizer) if is_noised else (None, None, ())
+        noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
         is_kept = self._keeps
         self.steps.append(
             PrivateStep(
-                type(optimizer).__name__, self._fed(), bool(self._fresh), rows, is_noised, False, multiplier, norm,
+                type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
                 gradients if is_kept else None, sizes, optimizer.expected_batch_size,
             )
         )  # fmt: skip
         self._fresh = []
         if is_noised:
+            self._noised += 1
             self._pending.add(id(optimizer))
         return made
 
     def inner_step(self, inner: Any, *_: Any) -> None:
         """Note a step of any optimizer of torch, after it was made."""
-        optimizer = self._optimizers.get(id(inner))
+        optimizer = self.models.optimizers.get(id(inner))
         if optimizer is not None and id(optimizer) in self._pending:
             self._pending.discard(id(optimizer))
             self._apply(optimizer)
@@ -253,7 +247,7 @@ class Recorder:
         moved = [one for group in inner.param_groups for one in group["params"] if one.grad is not None]
         found = OutsideStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
         if self.engines:
-            own = {id(one) for module in self._modules for one in module.parameters()}
+            own = {id(one) for module in self.models.modules for one in module.parameters()}
             found = OutsideStep(
                 found.optimizer, False, found.is_wrapped, sum(id(one) in own for one in moved)
             )  # fmt: skip
@@ -291,8 +285,7 @@ class Recorder:
                 break
             frame = frame.f_back
         with suppress(TypeError, ValueError):
-            done = sum(step.is_noised for step in self.steps)
-            self.answers.append(NamedEpsilon(float(epsilon), float(delta), _history(accountant), done))  # type: ignore[arg-type]
+            self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
 
     # What is made of it.
 
@@ -304,12 +297,12 @@ class Recorder:
         left, client, number
             What left the client, as of `left_of`; the number of the client, from 0; and the round, from 1.
         """
-        for optimizer in list(self._optimizers.values())[-1:]:
-            self._note_moved(optimizer, is_at_end=True)
+        for optimizer in self.models.optimizers.values():
+            self.moved += self.models.moved(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
-            tuple(dict.fromkeys(self.moved)), self.counted, _history(self._accountant),
-            tuple(dict.fromkeys(name for module in self._modules for name in _coupled(module))), self.plateaus,
+            tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
+            tuple(self._coupled), self.plateaus,
             left or WhatLeft(), client, number,
         )  # fmt: skip
 
@@ -323,24 +316,29 @@ class Recorder:
         arrays, numbers, evaluation
             Tensors by name, metrics of the training, and metrics of an evaluation.
         """
-        known = {} if self._after is None else self._after
-        names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
-        own = {name: value for name, value in names.items() if name in known}
-        unknown = tuple(name for name in names if known and own and name not in known)
-        earlier = None
-        if own and not _same(own, known):
-            found = (place for place, shot in enumerate(self._snapshots, 1) if _same(own, shot))
-            earlier = next(found, None)
+        unknown, earlier = self.models.compared(arrays)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
 
     # How it is found out.
 
-    def _fed(self) -> tuple[int, ...]:
-        """Return the batches of a step: of those drawn since the last one, those of the loader that drew last."""
+    def _fed(self, rows: int | None) -> tuple[int, ...]:
+        """Return the batches of a step: of those drawn since the last one, those of one loader.
+
+        Public data may be drawn beside them. The loader is one whose batches have as many records as the step has
+        gradients if there is one, then one that draws as is claimed, and then the one that drew last.
+        """
         if not self._fresh:
             return self.steps[-1].batches if self.steps else ()
-        last = self.batches[self._fresh[-1]].loader
-        return tuple(number for number in self._fresh if self.batches[number].loader == last)
+        passes: dict[int, list[int]] = {}
+        for number in self._fresh:
+            passes.setdefault(self.batches[number].loader, []).append(number)
+        sizes = {key: [len(self.batches[one].indices) for one in numbers] for key, numbers in passes.items()}
+
+        def order(key: int) -> tuple[bool, bool, int]:
+            last = self.batches[passes[key][-1]]
+            return rows in (sizes[key][-1], sum(sizes[key])), last.sampling is Sampling.POISSON, passes[key][-1]
+
+        return tuple(passes[max(passes, key=order)])
 
     def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
         """Return how many gradients of records a step has, and these if they are kept."""
@@ -355,53 +353,15 @@ class Recorder:
         return None, None
 
     def _apply(self, optimizer: Any) -> None:
-        place = max(number for number, step in enumerate(self.steps) if step.is_noised)
+        place = next(number for number in reversed(range(len(self.steps))) if self.steps[number].is_noised)
         step = self.steps[place]
         self.steps[place] = PrivateStep(**{**vars(step), "is_applied": True})
-        self._after, self._after_of = self._tensors(optimizer), id(optimizer)
-        self._snapshots.append(self._after)
+        self.models.keep(optimizer, is_step=True)
 
     @property
     def _keeps(self) -> bool:
         """Whether sums and gradients of the step that is made are kept."""
-        return sum(step.is_noised for step in self.steps) < self._kept
-
-    def _own(self) -> dict[str, Tensor]:
-        """Return the tensors of the model that is trained, by name; none before an engine or optimizer is made."""
-        return self._live(next(reversed(self._optimizers.values()))) if self._optimizers else {}
-
-    def _set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the model the weights that it had in the earlier training."""
-        live = self._own()
-        with torch.no_grad():
-            for name, value in weights.items():
-                if name in live and live[name].shape == value.shape:
-                    live[name].copy_(value)
-        if weights and self._after is not None:
-            self._after = {name: value.detach().cpu().clone() for name, value in live.items()}
-
-    def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        """Return the tensors of the model whose parameters an optimizer has, by name."""
-        own = {id(one) for one in optimizer.params}
-        for module in reversed(self._modules):
-            if any(id(one) in own for one in module.parameters()):
-                return {name.removeprefix(_PREFIX): value for name, value in _named(module)}
-        return {str(place): value for place, value in enumerate(optimizer.params)}
-
-    def _tensors(self, optimizer: Any) -> dict[str, Tensor]:
-        return {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
-
-    def _note_moved(self, optimizer: Any, is_at_end: bool) -> None:
-        """Note tensors that changed since the last step."""
-        if self._after is None or self._after_of != id(optimizer):
-            return
-        for name, value in self._live(optimizer).items():
-            old = self._after.get(name)
-            # Weights that are no numbers any more are equal to themselves here.
-            if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
-                continue
-            is_parameter = isinstance(value, nn.Parameter)
-            self.moved.append(Moved(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
+        return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
         """Note the steps that were taken on a model before it was made private."""
@@ -412,61 +372,11 @@ class Recorder:
         self._stepped = []
 
 
-def _named(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*module.named_parameters(), *module.named_buffers()]
-
-
-def _same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
-
-
-def _inner(sampler: Any) -> Any:
-    return _inner(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
-
-
-def _is_part(sampler: Any) -> bool:
-    """Return whether the batch that was just drawn is a part, and more of the same one follow."""
-    return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
-
-
-def _sampling(sampler: Any) -> Sampling:
-    match _inner(sampler):
-        case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
-            return Sampling.POISSON
-        case BatchSampler():
-            return Sampling.FIXED
-        case _:
-            return Sampling.OTHER
-
-
-def _history(accountant: Any) -> History:
-    entries = getattr(accountant, "history", None) or ()
-    return tuple((float(noise), float(rate), int(steps)) for noise, rate, steps in entries)
-
-
-def _coupled(module: nn.Module) -> tuple[str, ...]:
-    """Return the modules of a model that mix the records of a batch."""
-    inner = module._module if isinstance(module, GradSampleModule) else module
-    return tuple(f"{name} ({type(one).__name__})" for name, one in inner.named_modules() if isinstance(one, _COUPLED))
-
-
-def _noise(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
-    """Return the noise of a step that was just made, the sum of clipped gradients before it, and sizes of tensors."""
-    parts, sums = [], []
-    share = 1.0
-    if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:
-        share = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
-    for one in optimizer.params:
-        if getattr(one, "summed_grad", None) is None or one.grad is None:
-            continue
-        total = one.summed_grad.detach().double().reshape(-1)
-        parts.append(one.grad.detach().double().reshape(-1) * share - total)
-        sums.append(total)
-    if not parts:
-        return None, None, ()
-    noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
-    if optimizer.generator is not None:
-        seed = optimizer.generator.initial_seed()
-    head = tuple(np.round(noise[:_HEAD], 5).tolist())
-    found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
-    return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)
+def _positions(drawn: Any) -> list[int] | None:
+    """Return the positions that a sampler drew; None where it drew something else, as for a stream or a mapping."""
+    if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
+        return None
+    try:
+        return [index(one) for one in drawn]
+    except TypeError:
+        return None

@@ -36,7 +36,7 @@ def _no_poisson(evidence: Evidence) -> str:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
-            if not engine.is_poisson_asked and engine.sampling is not Sampling.POISSON:
+            if not engine.is_poisson_asked and engine.sampling is Sampling.FIXED:
                 return f"the engine was made with poisson_sampling=False: {engine.sampler} draws, and not {_poisson()}"
         for _, batches in _fed(training):
             other = [one for one in batches if one.sampling is Sampling.OTHER]
@@ -92,7 +92,7 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
 
 def _repeated_batch(evidence: Evidence) -> str:
     for training in _all(evidence):
-        again = sum(not step.is_fresh for step in training.noised)
+        again = sum(not step.is_fresh and step.is_of_whole(fed) for step, fed in _fed(training) if step.is_noised)
         if again:
             return f"{again} of {len(training.noised)} steps were taken on a batch that a step was taken on before"
     return ""
@@ -154,7 +154,7 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
 
 def _cut_batch(evidence: Evidence) -> str:
     for training in _all(evidence):
-        for step, drawn in _rows(training):
+        for step, drawn in _rows(training) if training.engines else ():
             if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
                 return f"{drawn} records were drawn for a step, and it used {step.rows}"
     return ""

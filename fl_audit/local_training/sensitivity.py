@@ -15,7 +15,8 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.local_training.facts import PrivateStep, RecordedTraining
 from fl_audit.local_training.neighbours import crafted_record, most_dissimilar, record_at, with_record, without_record
-from fl_audit.local_training.recorder import Recorder, ReplayLead, random_states, set_random_states
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.replay import ReplayLead, random_states, set_random_states
 
 Edit = Callable[[Any], Any]
 Run = Callable[[Recorder, Edit], RecordedTraining]
@@ -59,16 +60,19 @@ class RecordReplay:
 
 
 def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
-    """RecordReplay a training without a real record, without the most dissimilar one, and without a crafted one.
+    """Replay a training without a usual record, without the most dissimilar one, and without a crafted one.
 
     Parameters
     ----------
     run, dataset
-        What trains, and the data set that its edits are applied to.
+        What trains, and the data set that its edits are applied to; None for that of its first engine.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)
-    drawn = Counter(place for batch in first[0].track.batches[: 2 * KEPT_STEPS] for place in batch)
+    dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
+    # What is drawn from other data sets, such as public ones, stays as it is.
+    private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
+    drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
     if not drawn or not first[1].noised:
         return ()
     usual = drawn.most_common(1)[0][0]

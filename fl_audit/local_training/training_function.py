@@ -12,9 +12,10 @@ from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining
-from fl_audit.local_training.neighbours import is_sized, with_other_labels
+from fl_audit.local_training.neighbours import is_sized, length_of, with_other_labels
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.recorder import Enough, Recorder, random_states, set_random_states
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.replay import Enough, random_states, set_random_states
 from fl_audit.local_training.sensitivity import Edit, replays
 
 
@@ -58,7 +59,8 @@ def audit_training(
     start = random_states()
     calls = max(1, min(options.calls, max(options.rounds, 2)))
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
-    called = [runner.run(Recorder(), lambda data: data, number) for number in range(1, calls + 1)]
+    recorders = [Recorder() for _ in range(calls)]
+    called = [runner.run(recorder, lambda data: data, number) for number, recorder in enumerate(recorders, 1)]
     trainings, repeated = tuple(called[: options.rounds]), tuple(called)
     found: Evidence = Evidence(
         trainings, options.rounds, repeated, delta=options.delta, epsilon=options.epsilon,
@@ -69,7 +71,13 @@ def audit_training(
     if "dataset" not in places or not is_sized(dataset):
         why = "it takes no data set" if "dataset" not in places else "records of its data set cannot be taken out"
         return assess(name, found, [f"replays without a record, since {why}"])
-    again = replays(lambda recorder, edit: runner.run(recorder, edit), dataset)
+    inner, unseen = recorders[0].dataset, list[str]()
+    if inner is not None and length_of(inner) != length_of(dataset):
+        # Which records are chosen for the engine may follow their number: there it says nothing to leave one out.
+        again = replays(runner.run_at_engine, None)
+        unseen.append("which records the function chooses for its engine, since replays leave one out behind that")
+    else:
+        again = replays(runner.run, dataset)
     values = runner.with_labels(start)
     return assess(
         name,
@@ -77,6 +85,7 @@ def audit_training(
             trainings, options.rounds, repeated, again, values, options.delta, options.epsilon,
             options.records_per_user,
         ),
+        unseen,
     )  # fmt: skip
 
 
@@ -129,6 +138,11 @@ class _Runner:
             raise InputError(f"{self.name} raised {in_a_line(error)}") from error
         arrays = _weights_in(made if made is not None else given["model"])
         return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
+
+    def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
+        """Return the recorded training, of which the data set is edited where an engine is given it."""
+        recorder.edit = edit
+        return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
         """Return a training, and the same one with other labels; empty if there are none, or it fails with them."""

@@ -24,7 +24,8 @@ from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining, WhatLeft
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.recorder import Enough, Recorder
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.replay import Enough
 from fl_audit.local_training.sensitivity import Edit, replays
 from fl_audit.strategies.games.subject import spared_generators
 from fl_audit.strategies.games.watched import no_news_from_flower
@@ -112,7 +113,7 @@ class _Clients:
     errors: list[str] = field(default_factory=list)
 
     def answer(self, message: Message) -> Message | None:
-        """NamedEpsilon a message as the client that it is for."""
+        """Answer a message as the client that it is for."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Who is asked first sits first.
         place = self._seats.setdefault(node, len(self._seats))

@@ -1,20 +1,12 @@
-"""A review: what an app says, the games with what it would train with, and what came of them.
-
-Its strategy is started as the app would start it, with clients in seats.
-"""
+"""A review: what an app says, the games with what it would train with, and what came of them."""
 
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from flwr.app import ArrayRecord, Message
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
+from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.black_box.claim import StatedClaim
@@ -24,14 +16,13 @@ from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.games.bridge import layers_of
 from fl_audit.strategies.games.campaign import LOSS, LaboratoryGame, hold_to_claim, kinds_of
-from fl_audit.strategies.games.files import WorkingCopy, apart, moved_here
+from fl_audit.strategies.games.files import WorkingCopy, apart
 from fl_audit.strategies.games.hearing import errors_in
 from fl_audit.strategies.games.kinds import BY_NAME, Kind
 from fl_audit.strategies.games.metrics import names_asked
 from fl_audit.strategies.games.models import template_of
-from fl_audit.strategies.games.subject import Observer, Start, Subject, spared_generators
+from fl_audit.strategies.games.subject import Observer, Subject, spared_generators
 from fl_audit.strategies.games.watched import no_news_from_flower
-from fl_audit.strategies.grids import FIRST_NODE, GridAround
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app
 from fl_audit.strategies.review.capture import Caught, catch
@@ -39,6 +30,7 @@ from fl_audit.strategies.review.claims import Stated, named_in, stated_by, train
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
 from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
+from fl_audit.strategies.review.seating import Seating
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -99,7 +91,8 @@ def review(
     caught = catch(app, named or USUAL_NODES, stand_ins)
     # What carries no noise is told after one round, and so is how long a round takes.
     stated = _stated(caught, wishes, rounds=1)
-    inside = _look_inside(app, caught, named or USUAL_NODES, wishes)
+    code = of_records(app.directory)
+    inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, remark = planning.nodes_of(caught.start.strategy, named, stated.clients)
     own, said = planning.own_model(caught.start)
@@ -132,7 +125,7 @@ def review(
         epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
         of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
         is_beside = stated.observer is Observer.CLIENT
-        names_found, unseen = _promised(caught, stated, app)
+        names_found, unseen = _promised(caught, stated, app, code)
         buffers = None if own is None else planning.buffers_of(own)
 
         def found(trial: Trial, beside: Trial | None) -> Review:
@@ -180,13 +173,14 @@ def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> Trial:
     return Trial(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
-def _promised(caught: Caught, stated: Stated, app: App) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
+def _promised(
+    caught: Caught, stated: Stated, app: App, found: tuple[OfRecords, ...]
+) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
     """Return what an app names for the privacy of records, and what of its claims could not be loaded or read, and why.
 
     Settings that name privacy belong to the claim where there is one, and to records where the code names something for
     them. Alone they may be about clients as well, and nobody saw them at work.
     """
-    found = of_records(app.directory)
     if stated.claim is not None:
         return found, caught.unseen
     if found:
@@ -231,9 +225,11 @@ def _verdict(
     return Verdict.INCONCLUSIVE if is_doubted else trial.verdict
 
 
-def _look_inside(app: App, caught: Caught, nodes: int, wishes: ReviewOptions) -> "OfClients | None":
+def _look_inside(
+    app: App, caught: Caught, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
+) -> "OfClients | None":
     """Have the clients train where the app's code names a library that can be watched, or the reviewer asks for it."""
-    if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in of_records(app.directory))):
+    if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Opacus is imported where clients use it, and nowhere else.
     from fl_audit.strategies.review.clients import look_into_clients
@@ -282,76 +278,6 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
             own *= max(1.0, moves / meant)
         found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
     return replace(found, norm=wishes.norm or found.norm)
-
-
-class Seated(GridAround):
-    """A grid with many clients, of which those that are asked in a round are seated in the order of asking.
-
-    Whoever a strategy asks first is the client whose data differ: it samples as it does, and that one takes part in
-    every round, since what is claimed without the help of sampling has to hold for whoever was sampled.
-    """
-
-    def __init__(self, room: Grid, nodes: int, seats: int) -> None:
-        super().__init__(room)
-        self._nodes, self._seats = range(FIRST_NODE, FIRST_NODE + nodes), seats
-        self._asked: dict[str, int] = {}
-        self.most = {"train": 0, "evaluate": 0}
-
-    def get_node_ids(self) -> Iterable[int]:
-        return list(self._nodes)
-
-    def get_nodes(self) -> Any:
-        return Grid.get_nodes(self)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the seats of those that are asked; who finds no seat does not answer."""
-        asked = list(messages)
-        nodes = [message.metadata.dst_node_id for message in asked]
-        for kind in self.most:
-            count = sum(message.metadata.message_type.startswith(kind) for message in asked)
-            self.most[kind] = max(self.most[kind], count)
-        for place, message in enumerate(asked[: self._seats]):
-            message.metadata.dst_node_id = FIRST_NODE + place
-        numbers = list(self.grid.push_messages(asked[: self._seats]))
-        self._asked |= dict(zip(numbers, nodes, strict=False))
-        return numbers
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies, from those that were asked."""
-        replies = []
-        for number in message_ids:
-            for reply in self.grid.pull_messages([number]):
-                reply.metadata.__dict__["_src_node_id"] = self._asked[number]
-                replies.append(reply)
-        return replies
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        return self.pull_messages(self.push_messages(messages))
-
-
-@dataclass
-class Seating:
-    """An app's strategy, started as the app would start it, with clients in seats."""
-
-    start: Start
-    nodes: int
-    seats: int
-    most: dict[str, int] = field(default_factory=dict)
-
-    def made(self) -> Strategy:
-        """Return the strategy as it was before the training, whose `start` seats the clients."""
-        # Where the generators of the strategy go on follows from the global ones, which are seeded for the games.
-        draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
-        fresh = self.start.again(0, draws, moved_here)
-        begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
-
-        def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
-            seated = Seated(grid, self.nodes, self.seats)
-            self.most = seated.most
-            return begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
-
-        fresh.strategy.start = start  # type: ignore[method-assign, assignment]
-        return fresh.strategy
 
 
 def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool, tuple[str, ...]]:

@@ -12,7 +12,8 @@ from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining, Sampling
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.recorder import Recorder, ReplayLead
+from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.replay import ReplayLead
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 

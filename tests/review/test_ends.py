@@ -139,7 +139,7 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
     told = Told({"trial": {}, "lines": [], "report": None}, "was ended by signal 9")
-    monkeypatch.setattr("fl_audit.experiments.trials.strategy_process.told_apart", lambda *_: told)
+    monkeypatch.setattr("fl_audit.experiments.trials.apart.told_apart", lambda *_, **__: told)
     found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
     assert "was ended by signal 9" in found["trial"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")

@@ -39,7 +39,8 @@ from fl_audit.strategies.review.capture import Caught, catch
 from fl_audit.strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from fl_audit.strategies.review.review import Review, Seated, _stated, _verdict, review
+from fl_audit.strategies.review.review import Review, _stated, _verdict, review
+from fl_audit.strategies.review.seating import Seated
 from fl_audit.strategies.review.words import headline, review_json, screen
 from fl_audit.verdict.verdict import Verdict
 

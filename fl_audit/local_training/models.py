@@ -1,0 +1,109 @@
+"""The models that a training makes private, and their tensors after each step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.local_training.facts import Moved
+from fl_audit.local_training.readings import are_same, digest, named_tensors
+
+_PREFIX = "_module."  # of names within the module that Opacus puts around a model
+
+
+class PrivateModels:
+    """Knows the private models of one training, and what their optimizers last made of them."""
+
+    def __init__(self) -> None:
+        self.modules = list[nn.Module]()
+        self.optimizers = dict[int, Any]()  # what Opacus put around an optimizer, by the identity of the latter
+        self._after = dict[int, dict[str, Tensor]]()  # by the identity of the optimizer that took the last step
+        self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
+
+    def keep(self, optimizer: Any, is_step: bool = False) -> None:
+        """Keep the tensors of a model; what other optimizers had of the same ones before is of no use any more.
+
+        Parameters
+        ----------
+        optimizer, is_step
+            The optimizer whose model it is, and whether it has just taken a step.
+        """
+        own = {id(one) for one in optimizer.params}
+        for other in self.optimizers.values():
+            if any(id(one) in own for one in other.params):
+                self._after.pop(id(other), None)
+        after = {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
+        self._after[id(optimizer)] = after
+        if is_step:
+            self._snapshots.append({name: digest(value) for name, value in after.items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of all models that are trained; none before an engine or optimizer is made."""
+        found, seen = dict[str, Tensor](), set[int]()
+        for place, optimizer in enumerate(self.optimizers.values()):
+            for name, value in self._live(optimizer).items():
+                if id(value) not in seen:
+                    found[f"{place} {name}"] = value
+                    seen.add(id(value))
+        return found
+
+    def set_to(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the models the weights that they had in the earlier training."""
+        live = self.tensors()
+        with torch.no_grad():
+            for name, value in weights.items():
+                if name in live and live[name].shape == value.shape:
+                    live[name].copy_(value)
+        for optimizer in self.optimizers.values():
+            if weights and id(optimizer) in self._after:
+                self.keep(optimizer)
+
+    def moved(self, optimizer: Any, is_at_end: bool) -> list[Moved]:
+        """Return the tensors of a model that changed since they were kept.
+
+        Parameters
+        ----------
+        optimizer, is_at_end
+            The optimizer whose model it is, and whether the training has ended.
+        """
+        after, found = self._after.get(id(optimizer), {}), []
+        for name, value in self._live(optimizer).items() if after else ():
+            old = after.get(name)
+            # Weights that are no numbers any more are equal to themselves here.
+            if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
+                continue
+            is_parameter = isinstance(value, nn.Parameter)
+            found.append(Moved(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
+        return found
+
+    def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
+        """Return which tensors are of no private model, and of which earlier step the others are; None for the last.
+
+        Parameters
+        ----------
+        arrays
+            Tensors that left, by name.
+        """
+        names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
+        models = list(self._after.values())
+        known = {name: value for model in models for name, value in model.items()}
+        own = {name: value for name, value in names.items() if name in known}
+        # A tensor of a private model may leave by another name.
+        values = {digest(value) for model in models for value in model.values()}
+        other = [name for name in names if known and own and name not in known]
+        unknown = tuple(name for name in other if digest(names[name]) not in values)
+        earlier = None
+        if own and not any(are_same(own, model) for model in models):
+            shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
+            found = (place for place, shot in enumerate(self._snapshots, 1) if shown.items() <= shot.items())
+            earlier = next(found, None)
+        return unknown, earlier
+
+    def _live(self, optimizer: Any) -> dict[str, Tensor]:
+        """Return the tensors of the model whose parameters an optimizer has, by name."""
+        own = {id(one) for one in optimizer.params}
+        for module in reversed(self.modules):
+            if any(id(one) in own for one in module.parameters()):
+                return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
+        return {str(place): value for place, value in enumerate(optimizer.params)}

@@ -1,0 +1,69 @@
+"""What leads a replay of a training: the batches, random states and weights of the training that it follows."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Enough(BaseException):
+    """Ends a replay whose steps have been compared; what code catches of exceptions is not in its way."""
+
+
+@dataclass
+class Track:
+    """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
+
+    batches: list[list[int]] = field(default_factory=list)
+    datasets: list[object] = field(default_factory=list)  # the data set of every batch
+    private: object = None  # that of the first engine; None where there is no engine
+    norms: list[list[float]] = field(default_factory=list)  # clipping norms that Opacus adapts itself, by noised counts
+    states: list[Mapping[str, Any]] = field(default_factory=list)
+    weights: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def is_private(self, number: int) -> bool:
+        """Return whether a batch is of the data set that an engine was given."""
+        return self.private is None or self.datasets[number] is self.private
+
+
+@dataclass(frozen=True)
+class ReplayLead:
+    """An earlier training that a replay follows."""
+
+    track: Track
+    without: int | None  # position of the record that the replay lacks; None if it has as many
+
+    def batch(self, number: int) -> list[int] | None:
+        """Return the positions that a batch has in the data set of the replay; None beyond the earlier training."""
+        if number >= len(self.track.batches):
+            return None
+        gone = self.without
+        if gone is None or not self.track.is_private(number):
+            return list(self.track.batches[number])
+        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
+
+
+def random_states() -> dict[str, Any]:
+    """Return the states of the shared random generators, for `set_random_states`."""
+    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
+
+
+def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether nothing was drawn between two states of the shared random generators."""
+    left, right = one["numpy"], other["numpy"]
+    return bool(
+        one["python"] == other["python"]
+        and (left[2:] == right[2:] and np.array_equal(left[1], right[1]))
+        and torch.equal(one["torch"], other["torch"])
+    )
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Put the shared random generators into states that they had before."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.set_rng_state(states["torch"])
