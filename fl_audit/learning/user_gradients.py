@@ -80,12 +80,12 @@ def clipped_user_sum(
         for rows in block.passes(model, len(models)):
             worlds = rows.stop - rows.start
             full = min(block.worlds_per_pass(model), (batch_worlds or len(models)) - rows.start)
-            padded = models[rows]
-            if full > worlds:
-                padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
-            limit = norms if norms is None or norms.dim() == 0 else norms[rows].unsqueeze(1)
-            users_of = block.users_of(rows, len(padded))
-            summed, within = (_fast_sum if model.fast else _formed_sum)(model, padded, users_of, limit)
+            places: slice | Tensor = rows
+            if full > worlds:  # copies of the last world fill up the shapes of the whole batch
+                places = torch.arange(rows.start, rows.start + full).clamp(max=rows.stop - 1)
+            limit = norms if norms is None or norms.dim() == 0 else norms[places].unsqueeze(1)
+            users_of = block.users_of(rows, max(full, worlds))
+            summed, within = (_fast_sum if model.fast else _formed_sum)(model, models[places], users_of, limit)
             total[rows] += summed[:worlds]
             bits[rows] += within[:worlds]
     return UserSum(total, bits)
