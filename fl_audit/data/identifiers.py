@@ -109,23 +109,25 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 
 
 def possible_identifiers(
-    frame: pd.DataFrame, label: str, owner: str | None, found: Sequence[Identifier]
+    frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
 ) -> tuple[Identifier, ...]:
     """Return columns of whole numbers that could number persons as well as be amounts, and nothing tells which.
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
     them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where the
-    table has an owner, its persons are known, and no column is returned.
+    table has users or owners, its persons are known, and no column is returned.
 
     Parameters
     ----------
-    frame, label, owner
+    frame, label
         As for `identifiers`.
+    person
+        The name of the user or the owner column or None.
     found
         The columns that look like identifiers.
     """
-    if len(frame) < ENOUGH_TO_TELL or owner is not None:
+    if len(frame) < ENOUGH_TO_TELL or person is not None:
         return ()
     passed, ranks = {label, *(one.name for one in found)}, cache(lambda: _ranks(frame))
     possible = []
@@ -162,15 +164,15 @@ def is_named_so(name: str) -> bool:
     return bool(_NAMED.fullmatch(plain) or _ALONE.fullmatch(plain)) and not _FIRST_COUNTS.fullmatch(plain)
 
 
-def most_personal(found: Sequence[Identifier], owner: str | None) -> Identifier | None:
+def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
     """Return the column that most likely says whose each record is, of those whose values repeat; None if one says so.
 
     Parameters
     ----------
-    found, owner
+    found, person
         Columns that look like identifiers, and the name of the user or the owner column or None.
     """
-    repeated = [one for one in found if one.most > 1] if owner is None else []
+    repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)
 
 
