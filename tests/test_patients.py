@@ -111,6 +111,16 @@ def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_t
         assert ("one record is not one person" in named) == (adjacency == "replace-record")
 
 
+@pytest.mark.parametrize("rows", [900, 2400])
+def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
+    pd.read_csv("hospital.csv").sample(rows, replace=True, random_state=0).to_csv("hospital.csv", index=False)
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--drop", "sex")
+    records = resolve(load_config(Path("audit.toml"))).public.records
+    assert records > min(1000, rows // 2) - 2 * rows // PATIENTS
+    assert ("half of them" in said) == (records > 0.45 * rows)
+    assert ("no more unless records in [data] says so" in said) == (records < 0.45 * rows)
+
+
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
     said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
     advice = said.partition("records of a user; ")[2].partition(" does ")[0]
