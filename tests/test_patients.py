@@ -96,6 +96,31 @@ def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() ->
     assert most_records(resolve(load_config(Path("audit.toml")))) == 1
 
 
+def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_theirs() -> None:
+    table, draw = pd.read_csv("hospital.csv"), np.random.default_rng(2)
+    # Short numbers in no order: they could be amounts as well, were they not named.
+    short = pd.Series(draw.choice(np.arange(100, 1000), PATIENTS, replace=False), np.unique(table["patient_id"]))
+    table = table.assign(chiffre=table["patient_id"].map(short)).drop(columns=["patient_id", "sex"])
+    pd.concat([table, table.head(2)]).to_csv("hospital.csv", index=False)
+    unnamed = said_by("init", *FLAGS)
+    assert "chiffre: 80 whole numbers in 302 rows" in unnamed
+    assert "2 of 302 records repeat another one" in unnamed
+    for adjacency in ("replace-user", "replace-record"):
+        named = said_by("init", *FLAGS, "--user", "chiffre", "--adjacency", adjacency, "--force")
+        assert named.count("look at") == (adjacency == "replace-record")
+        assert ("one record is not one person" in named) == (adjacency == "replace-record")
+
+
+@pytest.mark.parametrize("rows", [900, 2400])
+def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
+    pd.read_csv("hospital.csv").sample(rows, replace=True, random_state=0).to_csv("hospital.csv", index=False)
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--drop", "sex")
+    records = resolve(load_config(Path("audit.toml"))).public.records
+    assert records > min(1000, rows // 2) - 2 * rows // PATIENTS
+    assert ("half of them" in said) == (records > 0.45 * rows)
+    assert ("no more unless records in [data] says so" in said) == (records < 0.45 * rows)
+
+
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
     said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
     advice = said.partition("records of a user; ")[2].partition(" does ")[0]

@@ -30,14 +30,14 @@ def sign(
     _require_library()
     from fl_audit.experiments.runs import statement
 
+    found = statement.sign(directory, key, statement.Signer(name, role), new_key)
+    public = key.with_name(f"{key.name}.pub")
     if new_key:
-        statement.new_key(key)
-        print(f"key: {key}, for you alone; {key}.pub is for all who verify")
-    found = statement.sign(directory, key, statement.Signer(name, role))
+        print(f"key: {key}, for you alone; {public} is for all who verify")
     print(f"signed: {directory / statement.STATEMENT}, {len(found.statement['subject'])} files")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
-    print(f"next: fl-audit verify {directory} --key {key}.pub")
+    print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
 
 
 def verify(

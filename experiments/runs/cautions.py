@@ -85,7 +85,7 @@ def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[Cauti
             yield Caution(f"{found}; {drop} leaves it out", (drop,))
         else:
             yield _unprotected(one, plan, is_person=one is persons)
-    if source.possible_identifiers and not by_user:
+    if source.possible_identifiers:
         yield _perhaps_persons(source.possible_identifiers, plan)
 
 

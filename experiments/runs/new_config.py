@@ -69,7 +69,7 @@ class Wishes:
     label: str | None = None  # column to be learned, of a table
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
-    delta: float | None = None  # delta of the promise; None is a tenth of 1 / records
+    delta: float | None = None  # delta of the promise; None is a tenth of 1 / records, or 1 / users
     worlds: int = 200  # how often the game is played
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
     adjacency: str | None = None  # how neighbours differ; None follows from users and strategy
@@ -179,9 +179,10 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     # How many records train, and why not all.
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every world trains on all of them again"
-    share = f"records: {records:,} of {pool:,} train, {halved if 2 * records >= pool - 1 else most}"
+    why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
+    share = f"records: {records:,} of {pool:,} train, {why}"
     if plan.public.users:
-        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {halved}"
+        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
     # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *cautions_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]

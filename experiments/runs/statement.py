@@ -88,23 +88,30 @@ def new_key(path: Path) -> None:
             written.write_bytes(content)
 
 
-def sign(directory: Path, key: Path, signer: Signer = Signer()) -> Verified:
+def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bool = False) -> Verified:
     """Write the signed statement of a finished run into its directory, in the place of one that stands there.
 
     Parameters
     ----------
     directory, key, signer
-        The run directory; a file with an Ed25519 private key in PEM, without a password; and who signs.
+        The run directory; a file with an Ed25519 private key in PEM, without a password, outside of that directory; and
+        who signs.
+    with_new_key
+        Whether the key is made first, see `new_key`.
 
     Raises
     ------
     InputError
         If the run is not finished, a file of it was edited before, or the key cannot be used.
     """
-    private = _private_key(key)
     summary = directory / "summary.json"
     require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
     require_sealed(directory)
+    inside = f"key {key} lies in {directory}, and would be handed on with it"
+    require(not key.resolve().is_relative_to(directory.resolve()), f"{inside}: accepted is a file elsewhere")
+    if with_new_key:
+        new_key(key)
+    private = _private_key(key)
     statement = _statement(directory, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
@@ -140,7 +147,7 @@ def verify(directory: Path, key: Path | None = None) -> Verified:
         named = _public_key(statement["predicate"]["signer"]["key"].encode(), place)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(edited) from None
-    wanted = named if key is None else _public_key(_key_file(key), key)
+    wanted = named if key is None else _public_key(_key_file(key, _PUBLIC), key)
     other = f"{place} was signed by the key {fingerprint(named)}, and not by {fingerprint(wanted)} of {key}"
     require(fingerprint(named) == fingerprint(wanted), other)
     try:
@@ -215,8 +222,8 @@ def _version() -> str | None:
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    """Return the digests of all files of a run but the statement, by their paths in it."""
-    files = sorted(path for path in directory.rglob("*") if not path.is_dir())
+    """Return the digests of all files of a run but the statement, by their paths in it; links are refused."""
+    files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {}
     for path in files:
         name = path.relative_to(directory).as_posix()
@@ -249,15 +256,16 @@ def _pem(key: "Ed25519PublicKey") -> str:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _key_file(path: Path) -> bytes:
+def _key_file(path: Path, accepted: str) -> bytes:
     require_ordinary(f"key {path}", path)
-    require(path.is_file(), f"key {path} is missing: fl-audit sign DIR --key {path} --new-key makes one")
+    require(path.is_file(), f"key {path} is missing: {accepted}")
     try:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"key {path} cannot be read: {error.strerror}") from None
 
 
+_PUBLIC = "accepted is the public key of who signed, FILE.pub of fl-audit sign --key FILE --new-key"
 _ACCEPTED = "accepted is an Ed25519 key in PEM without a password, as fl-audit sign --new-key makes one"
 
 
@@ -266,7 +274,7 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    content = _key_file(path)
+    content = _key_file(path, f"fl-audit sign DIR --key {path} --new-key makes one")
     try:
         found = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -197,9 +197,11 @@ def source_of_frames(
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
     warned += (caution for column in encoded for caution in column.cautions)
+    # Rows that repeat another one are of the same user, of whom other warnings tell.
+    repeats = repeats if settings.user is None else 0
     warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
     source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
-    possible = possible_identifiers(joint, label, settings.owner or settings.user, found)
+    possible = possible_identifiers(joint, label, settings.user or settings.owner, found)
     classes_named = tuple(map(str, np.unique(labels)))
     return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
 

@@ -115,15 +115,15 @@ def possible_identifiers(
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
-    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where a
-    column is named that says whose each record is, persons are known, and no column is returned.
+    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where the
+    table has users or owners, its persons are known, and no column is returned.
 
     Parameters
     ----------
     frame, label
         As for `identifiers`.
     person
-        The owner or the user column, None where neither is named.
+        The name of the user or the owner column or None.
     found
         The columns that look like identifiers.
     """
@@ -164,15 +164,15 @@ def is_named_so(name: str) -> bool:
     return bool(_NAMED.fullmatch(plain) or _ALONE.fullmatch(plain)) and not _FIRST_COUNTS.fullmatch(plain)
 
 
-def most_personal(found: Sequence[Identifier], owner: str | None) -> Identifier | None:
+def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
     """Return the column that most likely says whose each record is, of those whose values repeat; None if one says so.
 
     Parameters
     ----------
-    found, owner
+    found, person
         Columns that look like identifiers, and the name of the user or the owner column or None.
     """
-    repeated = [one for one in found if one.most > 1] if owner is None else []
+    repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)
 
 

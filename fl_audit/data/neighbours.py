@@ -1,11 +1,11 @@
-"""Neighbouring federations: which record or client makes the difference, and whose records stand in for a client's."""
+"""Neighbouring federations: which unit makes the difference, and whose records stand in for a client's."""
 
 from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
 
-from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
 from fl_audit.data.graph_records import comparable
@@ -123,10 +123,10 @@ def _check_removable(inside: Records) -> None:
     require(len(inside) >= 2, "D has 1 record: at least 2 are needed to remove one")
 
 
-def _check_replacements(inside: int, outside: Records | None) -> Records:
+def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.RECORD) -> Records:
     if outside is None:
-        taken = f"D takes all {inside} records, and to replace one of them another is needed"
-        raise InputError(f"{taken}: use fewer records in D, or add-remove-record as adjacency")
+        taken = f"D takes all {inside} {unit}s, and to replace one of them another is needed"
+        raise InputError(f"{taken}: use fewer records in D, or add-remove-{unit} as adjacency")
     return outside
 
 
@@ -155,11 +155,7 @@ def choose_client(
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):
-        count = len(shards)
-        require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of clients")
-        scores = np.round(client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
-        scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
-        client = int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
+        client = _group_of_rank(shards, records, choice, dissimilarity, rank, "clients")
     else:
         client = _one_of(len(shards), choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the clients")
     return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
@@ -198,22 +194,31 @@ def choose_user(
     count = int(user.max()) + 1
     require(count >= 2, f"D has {count} user: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):
-        require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of users")
-        order = np.argsort(user, kind="stable")
-        of_users = np.split(order, np.cumsum(np.bincount(user))[:-1])
-        scores = np.round(client_dissimilarities(of_users, inside, dissimilarity), _DECIMALS)
-        scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
-        chosen = int(np.argsort(scores, kind="stable")[rank - 1])
+        of_users = np.split(np.argsort(user, kind="stable"), np.cumsum(np.bincount(user))[:-1])
+        chosen = _group_of_rank(of_users, inside, choice, dissimilarity, rank, "users")
     else:
         chosen = _one_of(count, choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the users of D")
     if adjacency.relation is Relation.ADD_REMOVE:
         return NeighbourPair(chosen, None)
-    if outside is None:
-        taken = f"D takes all {count} users, and to replace one of them another is needed"
-        raise InputError(f"{taken}: use fewer records in D, or add-remove-user as adjacency")
-    others = int(users_of(outside).max()) + 1
+    others = int(users_of(_check_replacements(count, outside, Unit.USER)).max()) + 1
     draw = generator(seed, Purpose.NEIGHBOUR_CHOICE, round=1)
     return NeighbourPair(chosen, int(draw.integers(others)))
+
+
+def _group_of_rank(
+    groups: Sequence[Shard],
+    records: Records,
+    choice: NeighbourChoice | int,
+    dissimilarity: Measure,
+    rank: int,
+    many: str,
+) -> int:
+    """Return which of several groups of records is most or least dissimilar from the others, or follows it in rank."""
+    count = len(groups)
+    require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
+    scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)
+    scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
+    return int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
 
 
 def client_dissimilarities(

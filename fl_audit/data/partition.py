@@ -1,7 +1,7 @@
 """Dividing records into training, outside and test records, and among clients, as flwr-datasets partitions them."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,11 +112,9 @@ def user_shards(
             1 <= clients <= number, f"number of clients is {clients}: accepted are 1 to {number}, the number of users"
         )
         order = generator(seed, Purpose.PARTITION).permutation(number)
-        return tuple(np.flatnonzero(np.isin(user, part)) for part in np.array_split(order, clients))
+        return _dealt(_client_of(np.array_split(order, clients), number)[user], clients)
     parts = partition_records(records.labels, clients, scheme, parameters, seed, records.owner)
-    client = np.empty(len(user), dtype=np.int64)
-    for number, part in enumerate(parts):
-        client[part] = number
+    client = _client_of(parts, len(user))
     _, first, own = np.unique(user, return_index=True, return_inverse=True)
     parted = np.unique(own[client != client[first][own]])
     if parted.size == 0:
@@ -130,12 +128,25 @@ def user_shards(
         if PartitionScheme(scheme) is PartitionScheme.NATURAL:
             raise InputError(found, (to_first,))
         raise InputError(f"{found}, {whole_users} deals out whole users", (to_first,), (whole_users,))
-    whole = client[first][own]
-    shards = tuple(np.flatnonzero(whole == number) for number in range(clients))
+    shards = _dealt(client[first][own], clients)
     empty = [number for number, shard in enumerate(shards) if len(shard) == 0]
     left = f"user-across-clients is 'first', which leaves {len(empty)} of {clients} clients without a record"
     require(not empty, f"{left}: accepted are settings that give every client the first record of a user")
     return shards
+
+
+def _client_of(parts: Sequence[Integers], count: int) -> Integers:
+    """Return which part holds each of so many numbers."""
+    client = np.empty(count, dtype=np.int64)
+    for number, part in enumerate(parts):
+        client[part] = number
+    return client
+
+
+def _dealt(client: Integers, clients: int) -> tuple[Integers, ...]:
+    """Return the records of every client, ascending, given the client of each record."""
+    order, numbers = np.argsort(client, kind="stable").astype(np.int64), np.bincount(client, minlength=clients)
+    return tuple(np.split(order, np.cumsum(numbers)[:-1]))
 
 
 def users_of(records: Records) -> Integers:
@@ -164,9 +175,7 @@ def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
     assert owner is not None
     accepted = f"accepted for partition natural is {len(owners)}, or leave clients out"
     require(clients == len(owners), f"clients is {clients}, and the records of D have {len(owners)} owners: {accepted}")
-    # A stable sort keeps the records of each owner in ascending order.
-    order, numbers = np.argsort(owner, kind="stable"), np.bincount(owner)[owners]
-    return tuple(np.split(order.astype(np.int64), np.cumsum(numbers)[:-1]))
+    return _dealt(np.searchsorted(owners, owner), clients)
 
 
 def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -324,7 +333,8 @@ def select_records(
     only, are refused.
 
     By user, whole users are drawn in the place of records, as many as fit: D, the records outside it and those held out
-    then have no user in common, D has up to `records` records, those of a user one after the other.
+    of the pool then have no user in common, D has up to `records` records, those of a user one after the other. Of an
+    official test split users are not known.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class StackedConv2d(StackedLayer):
         places, size = signals.shape[3], self.required("weight")[0].numel()
         if 2 * places**2 < size:
             # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
-            patches, gradients = self._split_patches(visit), None
+            patches, gradients = self.split_patches(visit), None
             norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
         else:
             gradients = self._example_gradients(visit, signal)
@@ -96,7 +96,7 @@ class StackedConv2d(StackedLayer):
             # One product over all examples and output positions.
             weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
             axes = "wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok"
-            summed = torch.einsum(axes, weighted, self._split_patches(visit))
+            summed = torch.einsum(axes, weighted, self.split_patches(visit))
         else:
             summed = weigh(gradients, weights)
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
@@ -104,7 +104,7 @@ class StackedConv2d(StackedLayer):
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
         """Return every example's weight gradient (worlds, examples, outs, ...); later axes are merged for patches."""
         if self.unfolds:
-            return self.frame.split(signal.flatten(2)) @ self._split_patches(visit).transpose(-1, -2)
+            return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
         inputs = visit.inputs.repeat(self.frame.worlds, 1, 1, 1) if visit.shared else visit.inputs
         outs, *shape = self.required("weight").shape[1:]
         read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
@@ -113,7 +113,8 @@ class StackedConv2d(StackedLayer):
         )
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
-    def _split_patches(self, visit: Visit) -> Tensor:
+    def split_patches(self, visit: Visit) -> Tensor:
+        """Return the patches of a visit, (examples, ...) where worlds share them, else (worlds, examples, ...)."""
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 

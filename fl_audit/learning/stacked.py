@@ -218,6 +218,10 @@ class StackedModel:
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
         return losses.reshape(len(models), len(labels))
 
+    def forget(self) -> None:
+        """Drop what an earlier computation in this thread kept of its features, whose values may have changed."""
+        self._parts.frame.forget()
+
     def passes(self, worlds: int, examples: int) -> Iterator[tuple[slice, slice]]:
         """Yield the worlds and the examples of each pass that fits the budgets; together they are all of every world.
 
@@ -228,7 +232,7 @@ class StackedModel:
         worlds, examples
             How many there are.
         """
-        self._parts.frame.forget()
+        self.forget()
         for start in range(0, examples, self.examples_per_pass):
             some = slice(start, min(examples, start + self.examples_per_pass))
             width = self.worlds_per_pass(some.stop - some.start)

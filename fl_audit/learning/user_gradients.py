@@ -8,21 +8,17 @@ formed in float64: their differences would lose the norms of sums of gradients t
 record by record.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fl_audit.errors import require
 from fl_audit.learning import stacked
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import StackedAffine, StackedLinear, Visit
 from fl_audit.learning.record_gradients import RecordGradientSummary
-from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.user_passes import Bucket, UserRecords, UsersOfPass
 
 
 class UserSum(NamedTuple):
@@ -72,7 +68,7 @@ def clipped_user_sum(
     >>> round(float(clipped_user_sum(model, torch.zeros(1, 4), records, labels, users, 1.0).total.norm()), 6)
     1.0
     """
-    records = _Records.of(features, labels, users, taking_part)
+    records = UserRecords.of(features, labels, users, taking_part)
     assert batch_worlds is None or taking_part is None, "a part of a batch has not the shapes of its samples"
     norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
     total, bits = torch.zeros_like(models), torch.zeros(len(models), dtype=torch.float64, device=models.device)
@@ -80,12 +76,12 @@ def clipped_user_sum(
         for rows in block.passes(model, len(models)):
             worlds = rows.stop - rows.start
             full = min(block.worlds_per_pass(model), (batch_worlds or len(models)) - rows.start)
-            padded = models[rows]
-            if full > worlds:
-                padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
-            limit = norms if norms is None or norms.dim() == 0 else norms[rows].unsqueeze(1)
-            users_of = block.users_of(rows, len(padded))
-            summed, within = (_fast_sum if model.fast else _formed_sum)(model, padded, users_of, limit)
+            places: slice | Tensor = rows
+            if full > worlds:  # copies of the last world fill up the shapes of the whole batch
+                places = torch.arange(rows.start, rows.start + full).clamp(max=rows.stop - 1)
+            limit = norms if norms is None or norms.dim() == 0 else norms[places].unsqueeze(1)
+            users_of = block.users_of(rows, max(full, worlds))
+            summed, within = (_fast_sum if model.fast else _formed_sum)(model, models[places], users_of, limit)
             total[rows] += summed[:worlds]
             bits[rows] += within[:worlds]
     return UserSum(total, bits)
@@ -105,7 +101,7 @@ def user_gradients(
     vectors
         One for each world, finite, (worlds, parameters), read in float32; None, where only the norms are wanted.
     """
-    records = _Records.of(features, labels, users, None)
+    records = UserRecords.of(features, labels, users, None)
     norms, products = [], []
     for block in records.blocks(_examples_at_once(model, models)):
         own_norms, own_products = [], []
@@ -128,156 +124,7 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
     return max(1, min(model.examples_per_pass, stacked.GRADIENT_BUDGET // models[:1].numel()))
 
 
-class _Bucket(NamedTuple):
-    """Users with about as many records each."""
-
-    segments: Tensor  # their numbers, int64 (s,)
-    places: Tensor  # places of the records of each, int64 (s, k), padded with any place
-    held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
-
-
-@dataclass(frozen=True)
-class _UsersOfPass:
-    """The records of a pass, and which of them belong together.
-
-    Where all worlds work on the same records, users stand in one axis that the worlds share; where each world has drawn
-    its own, the places of all worlds stand in one row, and a user of two worlds counts as two.
-    """
-
-    portion: Portion
-    users: Tensor  # whose each record is, int64 (n,), or (worlds, n) with -1 for what only fills up a row
-    worlds: int  # how many worlds there are
-
-    @cached_property
-    def _runs(self) -> tuple[Tensor, Tensor]:
-        """Which run of equal users each place belongs to, and how long each run is."""
-        flat = self.users
-        if self.portion.is_own:
-            worlds = torch.arange(len(flat), device=flat.device).unsqueeze(1)
-            flat = (flat + 1 + worlds * (int(flat.max()) + 2)).flatten()
-        _, segment, lengths = torch.unique_consecutive(flat, return_inverse=True, return_counts=True)
-        return segment, lengths
-
-    @property
-    def count(self) -> int:
-        """Number of users along one axis."""
-        return len(self._runs[1])
-
-    @cached_property
-    def is_first(self) -> Tensor:
-        """Which places are the first of their user, float64 (n,) or (worlds, n)."""
-        segment, lengths = self._runs
-        first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
-        first[lengths.cumsum(0) - lengths] = 1.0
-        return first.view(self.users.shape)
-
-    @cached_property
-    def buckets(self) -> list[_Bucket]:
-        """The users by how many records they have, so that little is padded."""
-        _, lengths = self._runs
-        starts, found = lengths.cumsum(0) - lengths, []
-        real = self.users.flatten()[starts] >= 0
-        longest = int(lengths[real].max()) if bool(real.any()) else 0
-        low, high = 0, 1
-        while low < longest:
-            segments = (real & (lengths > low) & (lengths <= high)).nonzero().flatten()
-            if len(segments):
-                within = torch.arange(int(lengths[segments].max()), device=lengths.device)
-                held = within < lengths[segments].unsqueeze(1)
-                index = torch.where(held, starts[segments].unsqueeze(1) + within, starts[segments].unsqueeze(1))
-                found.append(_Bucket(segments, index, held.float()))
-            low, high = high, max(high + 1, high * 3 // 2)
-        return found
-
-    def by_place(self, of_users: Tensor) -> Tensor:
-        """Return numbers of users, (axis, users), at the place of each record, (worlds, n)."""
-        placed = of_users[:, self._runs[0]]
-        return placed.view(self.users.shape) if self.portion.is_own else placed
-
-    def along(self, values: Tensor) -> Tensor:
-        """Return values (worlds, n, ...) with the places in the second axis, (axis, places, ...)."""
-        return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
-
-    def summed(self, values: Tensor) -> Tensor:
-        """Return values (worlds, n, ...) added up over the records of each user, (axis, users, ...)."""
-        along = self.along(values)
-        total = along.new_zeros(along.shape[0], self.count, *along.shape[2:])
-        return total.index_add_(1, self._runs[0], along)
-
-    @cached_property
-    def world_of_user(self) -> Tensor:
-        """The world of each user, where worlds have drawn their own, int64 (users,)."""
-        _, lengths = self._runs
-        return (lengths.cumsum(0) - lengths) // self.users.shape[1]
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Records of whole users that a pass may hold."""
-
-    work: Workload
-    users: Tensor  # whose each is, int64 (n,)
-
-    def worlds_per_pass(self, model: StackedModel) -> int:
-        return model.worlds_per_pass(max(1, self.work.width))
-
-    def passes(self, model: StackedModel, worlds: int) -> Iterator[slice]:
-        next(model.passes(worlds, 1), None)  # what the model kept of other records is forgotten
-        width = self.worlds_per_pass(model)
-        for first in range(0, worlds, width):
-            yield slice(first, min(worlds, first + width))
-
-    def users_of(self, rows: slice, worlds: int) -> _UsersOfPass:
-        portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
-        if self.work.chosen is not None:
-            assert portion.counted is not None, "what fills up a row does not count"
-            users = torch.where(portion.counted > 0, users[self.work.chosen[rows]], -1)
-        return _UsersOfPass(portion, users, worlds)
-
-
-@dataclass(frozen=True)
-class _Records:
-    """Records user by user."""
-
-    features: Tensor
-    labels: Tensor
-    users: Tensor
-    taking_part: Tensor | None
-
-    @classmethod
-    def of(cls, features: Tensor, labels: Tensor, users: Tensor, taking_part: Tensor | None) -> "_Records":
-        """Return the records of each user one after the other."""
-        found = f"there are {len(users)} users of {len(labels)} records"
-        require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
-        runs, distinct = torch.unique_consecutive(users), torch.unique(users)
-        if len(runs) == len(distinct):
-            return cls(features, labels, users, taking_part)
-        order = torch.argsort(users, stable=True)
-        part = None if taking_part is None else taking_part[:, order]
-        return cls(features[order], labels[order], users[order], part)
-
-    def blocks(self, limit: int) -> Iterator[_Block]:
-        """Yield records of whole users, as many as fit, of one user at least."""
-        if len(self.labels) == 0:
-            return
-        _, lengths = torch.unique_consecutive(self.users, return_counts=True)
-        ends = lengths.cumsum(0)
-        # How many records there are up to the end of each user, in every world.
-        held = ends.unsqueeze(0) if self.taking_part is None else self.taking_part.cumsum(1)[:, ends - 1]
-        first = 0
-        while first < len(ends):
-            before = held[:, first - 1 : first] if first else torch.zeros_like(held[:, :1])
-            most = (held[:, first:] - before).amax(0)
-            last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
-            some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
-            part = None if self.taking_part is None else self.taking_part[:, some]
-            work = Workload.of(self.features[some], self.labels[some], part)
-            if work.width:
-                yield _Block(work, self.users[some])
-            first = last
-
-
-def _fast_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+def _fast_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the clipped sums of a pass and the bits, by stacked layers."""
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
@@ -291,9 +138,7 @@ def _fast_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: Te
     return total, bits
 
 
-def _clipped(
-    users: _UsersOfPass, squares: Tensor, norm: Tensor | None, counted: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _clipped(users: UsersOfPass, squares: Tensor, norm: Tensor | None, counted: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the weight of each record (worlds, n), and the centred bits of the users (worlds,)."""
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
@@ -315,7 +160,7 @@ def _kept(visit: Visit, signal: Tensor) -> object:
     return layer.squared_norms(visit, signal)[1]
 
 
-def _squared_norms(users: _UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Tensor:
+def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Tensor:
     """Return the squared norms of all users' summed gradients, float64 (axis, users)."""
     axis = 1 if users.portion.is_own else users.worlds
     device = taped[0][1].device
@@ -341,18 +186,18 @@ def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:
     """Return D and A of a layer whose gradients are D'A: (worlds, n, rows, outs), and (worlds or 1, n, rows, ins)."""
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
-        patches = layer._split_patches(visit).transpose(-1, -2)
+        patches = layer.split_patches(visit).transpose(-1, -2)
         signals = frame.split(signal.flatten(2)).transpose(2, 3)
         return signals, patches.unsqueeze(0) if visit.shared else patches
     inputs = visit.inputs.unsqueeze(0) if visit.shared else frame.split(visit.inputs)
     return frame.split(signal).unsqueeze(2), inputs.unsqueeze(2)
 
 
-def _read(users: _UsersOfPass, visit: Visit, right: Tensor) -> Tensor:
+def _read(users: UsersOfPass, visit: Visit, right: Tensor) -> Tensor:
     return right if visit.shared else users.along(right)
 
 
-def _of_products(left: Tensor, right: Tensor, bucket: _Bucket, has_bias: bool) -> Tensor:
+def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) -> Tensor:
     """Return ||sum of d a' over a user's rows||^2 of each user of a bucket, with the bias, float64 (axis, users)."""
     outs, ins, rows = left.shape[3], right.shape[3], bucket.places.shape[1] * left.shape[2]
     by_gram = rows * (outs + ins) <= outs * ins
@@ -371,13 +216,13 @@ def _of_products(left: Tensor, right: Tensor, bucket: _Bucket, has_bias: bool) -
     return torch.cat(found, dim=1)
 
 
-def _formed_users(model: StackedModel, models: Tensor, users: _UsersOfPass) -> Tensor:
+def _formed_users(model: StackedModel, models: Tensor, users: UsersOfPass) -> Tensor:
     """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
     portion = users.portion
     axis = 1 if portion.is_own else users.worlds
     total = models.new_zeros(axis, users.count, models.shape[1])
     together = max(1, stacked.GRADIENT_BUDGET // models.numel())
-    place = users._runs[0].view(users.users.shape)
+    place = users.runs[0].view(users.users.shape)
     for first in range(0, portion.examples, together):
         some = slice(first, first + together)
         part = portion.take(some)
@@ -388,7 +233,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: _UsersOfPass) -> T
     return total
 
 
-def _formed_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+def _formed_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the clipped sums of a pass and the bits, from gradients that are formed."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
@@ -402,7 +247,7 @@ def _formed_sum(model: StackedModel, models: Tensor, users: _UsersOfPass, norm: 
 
 
 def _fast_summary(
-    model: StackedModel, models: Tensor, users: _UsersOfPass, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: UsersOfPass, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return squared norms, float64, and products, float32, of all users (worlds, users), by stacked layers."""
     taped = model.backward(models, users.portion)
@@ -416,7 +261,7 @@ def _fast_summary(
 
 
 def _formed_summary(
-    model: StackedModel, models: Tensor, users: _UsersOfPass, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: UsersOfPass, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the same from gradients that are formed."""
     formed = _formed_users(model, models, users)

@@ -145,7 +145,7 @@ class Kind:
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, mend=mend)
 
 
-_BOTH = (Unit.CLIENT, Unit.USER, Unit.RECORD)
+_ANY = (Unit.CLIENT, Unit.USER, Unit.RECORD)
 _FIRST = Part(Direction.FIRST)
 
 _CLIP = (
@@ -174,19 +174,19 @@ _MEAN = (
 )
 
 KINDS: tuple[Kind, ...] = (
-    Kind("removed", "an update at the clipping norm against none", _FIRST, units=_BOTH, relation=Relation.ADD_REMOVE,
+    Kind("removed", "an update at the clipping norm against none", _FIRST, units=_ANY, relation=Relation.ADD_REMOVE,
          mend=_SENSITIVITY),
     Kind("opposite", "an update at the clipping norm against its opposite", _FIRST, Part(Direction.FIRST, -1.0),
-         relation=Relation.REPLACE, units=_BOTH, mend=_SENSITIVITY),
+         relation=Relation.REPLACE, units=_ANY, mend=_SENSITIVITY),
     Kind("replaced", "an update at the clipping norm against another one", _FIRST, Part(Direction.SECOND),
-         relation=Relation.REPLACE, units=_BOTH, mend=_SENSITIVITY),
+         relation=Relation.REPLACE, units=_ANY, mend=_SENSITIVITY),
     Kind("huge", "an update of a thousand times the clipping norm against none", Part(Direction.FIRST, HUGE),
-         is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE, mend=_CLIP),
+         is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, mend=_CLIP),
     Kind("huge in every tensor", "an update far beyond the clipping norm in every tensor against none",
-         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE, mend=_CLIP),
+         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, mend=_CLIP),
     Kind("huge and opposite", "an update of a thousand times the clipping norm against its opposite",
          Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
-         is_beyond=True, units=_BOTH, relation=Relation.REPLACE, mend=f"{_CLIP} {_SENSITIVITY}"),
+         is_beyond=True, units=_ANY, relation=Relation.REPLACE, mend=f"{_CLIP} {_SENSITIVITY}"),
     Kind("removed among opposite ones", "a record at the clipping norm against none, among others that all point away",
          _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.USER, Unit.RECORD),
          relation=Relation.ADD_REMOVE,
@@ -198,7 +198,7 @@ KINDS: tuple[Kind, ...] = (
          _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO),
          mend="Treat updates of exactly zero like any others: divide by the norm only where it is above the limit."),
     Kind("tiny", "an update of a ten-thousandth of the clipping norm against none", Part(Direction.FIRST, 1e-4),
-         units=_BOTH, relation=Relation.ADD_REMOVE, mend=f"Never scale an update up to a norm. {_CLIP}"),
+         units=_ANY, relation=Relation.ADD_REMOVE, mend=f"Never scale an update up to a norm. {_CLIP}"),
     Kind("alone", "an update at the clipping norm against none, while nobody else changes anything", _FIRST,
          others=Part(), relation=Relation.ADD_REMOVE, mend=_SENSITIVITY),
     Kind("nothing", "no update, with another number of examples, while nobody else changes anything",
@@ -221,9 +221,9 @@ KINDS: tuple[Kind, ...] = (
          model=Model.HALF, relation=Relation.ADD_REMOVE,
          mend="Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand."),
     Kind("alternating", "an update whose sign changes from round to round against none", _FIRST,
-         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH, mend=_NEW_NOISE),
+         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, mend=_NEW_NOISE),
     Kind("once", "an update in the first round alone against none", _FIRST,
-         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH, mend=_NEW_NOISE),
+         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, mend=_NEW_NOISE),
     Kind("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
          Part(Direction.SECOND, -1.0), Part(form=ReplyForm.MISSING),
          is_malformed=True, relation=Relation.ADD_REMOVE, mend=_REFUSE),

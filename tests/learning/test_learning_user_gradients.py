@@ -116,6 +116,16 @@ def test_norms_of_each_world_clip_it() -> None:
         assert found.centred_bits[world] == alone.centred_bits[0]
 
 
+def test_the_first_worlds_of_a_batch_are_worked_out_again_to_the_bit() -> None:
+    model, _, models, features, labels = made("dense")
+    for norms in (torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64), torch.tensor(0.5)):
+        whole = clipped_user_sum(model, models, features, labels, USERS, norms)
+        own = norms[:2] if norms.dim() else norms
+        again = clipped_user_sum(model, models[:2], features, labels, USERS, own, batch_worlds=WORLDS)
+        assert torch.equal(again.total, whole.total[:2])
+        assert torch.equal(again.centred_bits, whole.centred_bits[:2])
+
+
 def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
     # 60 records whose gradients are far longer than their sum: norms must not be differences of large squares.
     model = StackedModel(nn.Linear(50, 2, bias=False), (50,))

@@ -85,6 +85,29 @@ def test_files_that_are_added_or_missing_are_found_and_a_run_may_be_handed_on_wi
     assert found.missing == ("timing.json",)
 
 
+def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None:
+    run, other = copied / "run", copied / "other"
+    other.mkdir()
+    (other / "figure.txt").write_text("x")
+    for target in (other, other / "figure.txt", copied / "nowhere"):
+        (run / "more").symlink_to(target)
+        with pytest.raises(InputError, match="more is no ordinary file"):
+            verify(run)
+        with pytest.raises(InputError, match="more is no ordinary file"):
+            sign(run, copied / "key")
+        (run / "more").unlink()
+    assert verify(run).agrees
+
+
+def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
+    run = copied / "run"
+    for place in (run / "key", run / "challenger" / ".." / "key"):
+        with pytest.raises(InputError, match="would be handed on"):
+            sign(run, place, with_new_key=True)
+    assert not (run / "key").exists()
+    assert verify(run).agrees
+
+
 def test_another_key_is_refused_and_so_is_what_it_signs_anew(copied: Path) -> None:
     new_key(copied / "other")
     with pytest.raises(InputError, match="and not by SHA256:"):
@@ -114,6 +137,10 @@ def test_a_key_of_openssl_signs_and_one_of_another_kind_is_refused(copied: Path)
     for kind in ("ed25519", "x25519"):
         subprocess.run(["openssl", "genpkey", "-algorithm", kind, "-out", copied / kind], check=True)
     assert sign(copied / "run", copied / "ed25519").agrees
+    # No public key lies beside it: what the command offers next has to work all the same.
+    said = CliRunner().invoke(app, ["sign", str(copied / "run"), "--key", str(copied / "ed25519")]).stdout
+    following = said.splitlines()[-1].removeprefix("next: fl-audit ").split()
+    assert CliRunner().invoke(app, following).exit_code == 0
     with pytest.raises(InputError, match="Ed25519 key in PEM"):
         sign(copied / "run", copied / "x25519")
 
@@ -128,6 +155,8 @@ def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
         new_key(copied / "key")
     with pytest.raises(InputError, match="fl-audit sign writes it"):
         verify(tmp_path)
+    with pytest.raises(InputError, match="gone is missing: accepted is the public key"):
+        verify(copied / "run", tmp_path / "gone")
     summary = copied / "run" / "summary.json"
     summary.write_text(summary.read_text().replace('"verdict"', '"verdikt"', 1))
     with pytest.raises(InputError):

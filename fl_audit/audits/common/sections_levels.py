@@ -20,7 +20,7 @@ def _follows(level: UnitLevel, claimed: Unit) -> str:
     if level.is_claimed:
         return "claimed"
     if level.size is None:
-        return "not known: no column names the users" if Unit.USER in (level.unit, claimed) else "not known"
+        return "not known: no column names the users"
     if level.size == 1:
         return f"by the promise to one {claimed}"
     return f"by group privacy, of up to {level.size:,} {claimed}s"

@@ -12,16 +12,15 @@ from fl_audit.report.wording import number_text, percent, plural
 from fl_audit.verdict.findings_verdict import VerdictNumbers
 
 TO_FILL_IN = "________________"
-_DECLARED = {
+_OF_DATA = {
     "controller": "Controller",
     "purpose": "Purpose",
     "system": "System",
     "data-set": "Data set, as its owner calls it",
     "persons": "Whose data these are",
-    "retention": "How long model, data and report are kept",
-    "signer": "Signed by",
-    "role": "Role",
 }
+_OF_REPORT = {"retention": "How long model, data and report are kept", "signer": "Signed by", "role": "Role"}
+_DECLARED = (*_OF_DATA, *_OF_REPORT)
 _ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
 _NIST = (
     ("Epsilon and delta, and what they mean", _ANSWERED, "The promise; what it means for a person in the data"),
@@ -57,47 +56,51 @@ def _measure(run: FinishedRun, _: Findings) -> OfficerNumbers:
 
 
 def _facts_table(numbers: OfficerNumbers, contents: RunContents) -> Table:
-    run, facts = contents.run, contents.facts
-    game, promise, origin = facts.game, facts.guarantee, contents.run.provenance
-    told = {name: numbers.declared.get(name, TO_FILL_IN) for name in _DECLARED}
+    before, after = (
+        [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
+    )
+    rows = [*before, *_of_records(contents), *_of_promise(contents), *_of_run(contents), *after]
+    return Table("What is processed, promised and found", ("", ""), tuple(rows), TableLook.PAIRS)
+
+
+def _of_records(contents: RunContents) -> list[tuple[str, str]]:
+    game, origin = contents.facts.game, contents.run.provenance
     pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
-    used = f"{game.records:,}{pool} records"
-    used += f", of {plural(game.users, 'user')}" if game.users else ""
-    session = None if origin is None else origin.sessions[-1]
+    users = f", of {plural(game.users, 'user')}" if game.users else ""
     digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
-    verdict = contents.find(VerdictNumbers)
-    found = [
+    keyed = ", keyed" if origin is not None and origin.is_keyed else ""
+    return [
         ("Data set as it was read", game.data.title),
-        (
-            "Digest of the records that were used",
-            digest + (", keyed" if origin is not None and origin.is_keyed else ""),
-        ),
-        ("How many records", used),
-        ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {facts.relation}"),
+        ("Digest of the records that were used", digest + keyed),
+        ("How many records", f"{game.records:,}{pool} records{users}"),
+        ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {contents.facts.relation}"),
     ]
-    if promise is not None:
-        found += [
-            ("Epsilon and delta", f"{number_text(promise.epsilon, 4)} at delta {promise.delta:g}, "
-             f"by {promise.accountant}"),
-            ("Nobody becomes surer than", f"{percent(promise.belief_bound)} that {contents.words.that}"),
-            ("Advantage over guessing, at most", percent(promise.advantage_bound_exact)),
-        ]  # fmt: skip
-        named = promise.reconstruction_bound(1 / CANDIDATES)
-        if named is not None:
-            found.append((f"Named right among {CANDIDATES:,} equally likely, at most", percent(named)))
-        missed = promise.claim.profile.tradeoff(0.01)
-        found.append(("Found as a member at 1 % false alarms, at most", percent(1 - missed)))
-    else:
-        found.append(("Epsilon and delta", "nothing is promised"))
-    found += [
+
+
+def _of_promise(contents: RunContents) -> list[tuple[str, str]]:
+    promise = contents.facts.guarantee
+    if promise is None:
+        return [("Epsilon and delta", "nothing is promised")]
+    named = promise.reconstruction_bound(1 / CANDIDATES)
+    found = 1 - promise.claim.profile.tradeoff(0.01)
+    return [
+        ("Epsilon and delta", f"{number_text(promise.epsilon, 4)} at delta {promise.delta:g}, by {promise.accountant}"),
+        ("Nobody becomes surer than", f"{percent(promise.belief_bound)} that {contents.words.that}"),
+        ("Advantage over guessing, at most", percent(promise.advantage_bound_exact)),
+        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
+        ("Found as a member at 1 % false alarms, at most", percent(found)),
+    ]
+
+
+def _of_run(contents: RunContents) -> list[tuple[str, str]]:
+    origin, verdict = contents.run.provenance, contents.find(VerdictNumbers)
+    session = None if origin is None else origin.sessions[-1]
+    return [
         ("Verdict", "none" if verdict is None else str(verdict.verdict)),
         ("Versions", "not noted" if session is None else ", ".join(f"{k} {v}" for k, v in session.versions.items())),
         ("Date of the run", "not noted" if session is None else session.began),
-        ("Trials", f"{run.worlds:,}"),
+        ("Trials", f"{contents.run.worlds:,}"),
     ]
-    rows = [(_DECLARED[name], value) for name, value in list(told.items())[:5]]
-    rows += [*found, *((_DECLARED[name], value) for name, value in list(told.items())[5:])]
-    return Table("What is processed, promised and found", ("", ""), tuple(rows), TableLook.PAIRS)
 
 
 def _tables(numbers: OfficerNumbers, contents: RunContents) -> list[Table]:

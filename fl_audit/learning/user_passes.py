@@ -1,0 +1,189 @@
+"""Which records of users the passes of a computation work on: those of a user stay together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fl_audit.errors import require
+from fl_audit.learning.sampling import Portion, Workload
+from fl_audit.learning.stacked import StackedModel
+
+
+class Bucket(NamedTuple):
+    """Users with about as many records each."""
+
+    segments: Tensor  # their numbers, int64 (s,)
+    places: Tensor  # places of the records of each, int64 (s, k), padded with any place
+    held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
+
+
+@dataclass(frozen=True)
+class UsersOfPass:
+    """The records of a pass, and which of them belong together.
+
+    Where all worlds work on the same records, users stand in one axis that the worlds share; where each world has drawn
+    its own, the places of all worlds stand in one row, and a user of two worlds counts as two.
+    """
+
+    portion: Portion
+    users: Tensor  # whose each record is, int64 (n,), or (worlds, n) with -1 for what only fills up a row
+    worlds: int  # how many worlds there are
+
+    @cached_property
+    def runs(self) -> tuple[Tensor, Tensor]:
+        """Which run of equal users each place belongs to, and how long each run is."""
+        flat = self.users
+        if self.portion.is_own:
+            worlds = torch.arange(len(flat), device=flat.device).unsqueeze(1)
+            flat = (flat + 1 + worlds * (int(flat.max()) + 2)).flatten()
+        _, segment, lengths = torch.unique_consecutive(flat, return_inverse=True, return_counts=True)
+        return segment, lengths
+
+    @property
+    def count(self) -> int:
+        """Number of users along one axis."""
+        return len(self.runs[1])
+
+    @cached_property
+    def is_first(self) -> Tensor:
+        """Which places are the first of their user, float64 (n,) or (worlds, n)."""
+        segment, lengths = self.runs
+        first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
+        first[lengths.cumsum(0) - lengths] = 1.0
+        return first.view(self.users.shape)
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """The users by how many records they have, so that little is padded."""
+        _, lengths = self.runs
+        starts, found = lengths.cumsum(0) - lengths, []
+        real = self.users.flatten()[starts] >= 0
+        longest = int(lengths[real].max()) if bool(real.any()) else 0
+        low, high = 0, 1
+        while low < longest:
+            segments = (real & (lengths > low) & (lengths <= high)).nonzero().flatten()
+            if len(segments):
+                within = torch.arange(int(lengths[segments].max()), device=lengths.device)
+                held = within < lengths[segments].unsqueeze(1)
+                index = torch.where(held, starts[segments].unsqueeze(1) + within, starts[segments].unsqueeze(1))
+                found.append(Bucket(segments, index, held.float()))
+            low, high = high, max(high + 1, high * 3 // 2)
+        return found
+
+    def by_place(self, of_users: Tensor) -> Tensor:
+        """Return `of_users`, (axis, users), at the place of each record, (worlds, n)."""
+        placed = of_users[:, self.runs[0]]
+        return placed.view(self.users.shape) if self.portion.is_own else placed
+
+    def along(self, values: Tensor) -> Tensor:
+        """Return values (worlds, n, ...) with the places in the second axis, (axis, places, ...)."""
+        return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Return values (worlds, n, ...) added up over the records of each user, (axis, users, ...)."""
+        along = self.along(values)
+        total = along.new_zeros(along.shape[0], self.count, *along.shape[2:])
+        return total.index_add_(1, self.runs[0], along)
+
+    @cached_property
+    def world_of_user(self) -> Tensor:
+        """The world of each user, where worlds have drawn their own, int64 (users,)."""
+        _, lengths = self.runs
+        return (lengths.cumsum(0) - lengths) // self.users.shape[1]
+
+
+@dataclass(frozen=True)
+class UserBlock:
+    """Records of whole users that a pass may hold."""
+
+    work: Workload
+    users: Tensor  # whose each is, int64 (n,)
+
+    def worlds_per_pass(self, model: StackedModel) -> int:
+        """Return how many worlds are run together."""
+        return model.worlds_per_pass(max(1, self.work.width))
+
+    def passes(self, model: StackedModel, worlds: int) -> Iterator[slice]:
+        """Yield the worlds of each pass.
+
+        Parameters
+        ----------
+        model, worlds
+            The model, which forgets what it kept of other records; and how many worlds there are.
+        """
+        model.forget()
+        width = self.worlds_per_pass(model)
+        for first in range(0, worlds, width):
+            yield slice(first, min(worlds, first + width))
+
+    def users_of(self, rows: slice, worlds: int) -> UsersOfPass:
+        """Return what a pass works on.
+
+        Parameters
+        ----------
+        rows, worlds
+            Which worlds, and how many their models are, more where copies fill up a pass.
+        """
+        portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
+        if self.work.chosen is not None:
+            assert portion.counted is not None, "what fills up a row does not count"
+            users = torch.where(portion.counted > 0, users[self.work.chosen[rows]], -1)
+        return UsersOfPass(portion, users, worlds)
+
+
+@dataclass(frozen=True)
+class UserRecords:
+    """Records user by user."""
+
+    features: Tensor
+    labels: Tensor
+    users: Tensor
+    taking_part: Tensor | None
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor, users: Tensor, taking_part: Tensor | None) -> "UserRecords":
+        """Return the records of each user one after the other.
+
+        Parameters
+        ----------
+        features, labels, users, taking_part
+            As for `fl_audit.learning.user_gradients.clipped_user_sum`; `InputError` if shapes do not fit.
+        """
+        found = f"there are {len(users)} users of {len(labels)} records"
+        require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
+        runs, distinct = torch.unique_consecutive(users), torch.unique(users)
+        if len(runs) == len(distinct):
+            return cls(features, labels, users, taking_part)
+        order = torch.argsort(users, stable=True)
+        part = None if taking_part is None else taking_part[:, order]
+        return cls(features[order], labels[order], users[order], part)
+
+    def blocks(self, limit: int) -> Iterator[UserBlock]:
+        """Yield records of whole users, as many as fit, of one user at least.
+
+        Parameters
+        ----------
+        limit
+            How many records of a world fit.
+        """
+        if len(self.labels) == 0:
+            return
+        _, lengths = torch.unique_consecutive(self.users, return_counts=True)
+        ends = lengths.cumsum(0)
+        # How many records there are up to the end of each user, in every world.
+        held = ends.unsqueeze(0) if self.taking_part is None else self.taking_part.cumsum(1)[:, ends - 1]
+        first = 0
+        while first < len(ends):
+            before = held[:, first - 1 : first] if first else torch.zeros_like(held[:, :1])
+            most = (held[:, first:] - before).amax(0)
+            last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
+            some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
+            part = None if self.taking_part is None else self.taking_part[:, some]
+            work = Workload.of(self.features[some], self.labels[some], part)
+            if work.width:
+                yield UserBlock(work, self.users[some])
+            first = last
