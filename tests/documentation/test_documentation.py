@@ -30,6 +30,8 @@ own command and what follows it, a part of an app, a federation that is run as o
 test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study of minutes, pages of
 papers (2) and a minute of games."""
 WORDS_OF_THE_README = 1000
+READ = ("tutorials", "how-to", "explanation")
+"""Kinds of pages that a reader looks for on the home page."""
 FOLDERS = ("clients", "docs", "experiments", "fl_audit", "packaging", "server", "strategies", "tests", ".ci", ".github")
 """Of the repository."""
 SLOW = [
@@ -207,6 +209,13 @@ def test_the_citation_names_the_version_that_there_is() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (citation["version"], citation["license"]) == (project["version"], "Apache-2.0")
+
+
+def test_the_home_page_leads_to_every_tutorial_how_to_and_explanation() -> None:
+    home = (ROOT / "docs" / "index.md").read_text()
+    pages = [f"{kind}/{one.name}" for kind in READ for one in sorted((ROOT / "docs" / kind).glob("*.md"))]
+    assert len(pages) > 40
+    assert [page for page in pages if f"]({page})" not in home] == []
 
 
 def test_every_tutorial_has_a_picture() -> None:
