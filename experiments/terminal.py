@@ -1,9 +1,10 @@
-"""Consoles for tables and progress, in which nothing that data or file names hold acts on the terminal."""
+"""Tables and consoles, in which nothing that data or file names hold acts on the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 
 from fl_audit.experiments.talk import plain
 
@@ -20,3 +21,32 @@ class PlainConsole(Console):
 def console(stderr: bool = False) -> Console:
     """Return a console for standard output, or for standard error; brackets in what is printed are no markup."""
     return PlainConsole(stderr=stderr, markup=False)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    numbers: Container[int] = (),
+    notes: Iterable[str] = (),
+) -> None:
+    """Print a table, and notes below it.
+
+    Parameters
+    ----------
+    columns, rows
+        Its headings, and the cells of each row.
+    title, notes
+        What stands above it, and the lines below.
+    numbers
+        Places of the columns that are set to the right.
+    """
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place in numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    shown = console()
+    shown.print(table)
+    for note in notes:
+        shown.print(note, highlight=False)

@@ -11,7 +11,6 @@ Examples
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,10 @@ _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for nam
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: torch alone would cost every command seconds."""
     if name == "__version__":
-        return version("fl-audit")  # what is installed is looked up on the disk
+        # It looks on the disk for what is installed, and takes as long to import as all else here.
+        from importlib.metadata import version
+
+        return version("fl-audit")
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
     found: object = getattr(import_module(_HOMES[name]), name)

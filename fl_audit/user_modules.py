@@ -45,13 +45,16 @@ _searched: list[str] = []  # the directory that `search_last` put at the end, fo
 def search_last(directory: Path) -> None:
     """Let Python look for modules in a directory, but only for those that are nowhere else.
 
-    Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is.
+    Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is, if
+    Python has fl_audit from there by its path.
     """
     place = directory.resolve()
     is_last = _searched == [str(place)] and sys.path[-1] == str(place)
     _searched[:] = [str(place)]
-    if not is_last and place != _OWN_ROOT:
-        others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
+    if is_last:
+        return
+    others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
+    if place != _OWN_ROOT or len(others) == len(sys.path):
         sys.path[:] = [*others, str(place)]
 
 

@@ -128,3 +128,16 @@ def test_the_directory_of_fl_audit_stays_where_it_is(monkeypatch: pytest.MonkeyP
     before = list(sys.path)
     search_last(ROOT)
     assert sys.path == before
+
+
+def test_modules_beside_fl_audit_are_found_where_an_installation_maps_fl_audit_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An editable install puts nothing of the repository into the path, and users may stand there."""
+    elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+    monkeypatch.setattr(sys, "path", [*elsewhere])
+    monkeypatch.setattr(user_modules, "_searched", [])
+    search_last(ROOT)
+    assert sys.path == [*elsewhere, str(ROOT)]
+    search_last(ROOT)
+    assert sys.path == [*elsewhere, str(ROOT)]

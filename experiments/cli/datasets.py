@@ -2,6 +2,7 @@
 
 from fl_audit.data.catalogue import available, is_found
 from fl_audit.experiments.cli import options
+from fl_audit.experiments.terminal import print_table
 
 
 def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
@@ -16,4 +17,4 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
     for entry, is_here in found.items():
         here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
         cells.append((entry.name, entry.description, here))
-    options.print_table(("name", "what it is", "here"), cells)
+    print_table(("name", "what it is", "here"), cells)

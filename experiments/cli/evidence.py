@@ -8,8 +8,9 @@ from fl_audit.arrays import finite
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.cli.number_files import columns_for, read_numbers
-from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
+from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, switch
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.terminal import print_table
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.rounding import interval_text
 from fl_audit.statistics.methods import BoundMethod, ScoreLaw

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
+import fl_audit.experiments  # sets the environment before Flower is imported
 from fl_audit.errors import InputError
 from fl_audit.experiments import talk
 from fl_audit.experiments.cli.options import LazyGroup, option, switch
@@ -99,9 +99,7 @@ app = typer.Typer(
 
 def _tell_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"fl-audit {version('fl_audit')}")
+        print(f"fl-audit {fl_audit.__version__}")
         raise typer.Exit
 
 

@@ -1,8 +1,8 @@
-"""Options as commands declare them, those that several commands have, and how answers are printed."""
+"""Options as commands declare them, those that several commands have, and the list of commands."""
 
 import json
 from collections import UserDict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -10,14 +10,12 @@ from typing import Annotated, Any, ClassVar
 import click
 import typer
 from click import Command, Context, HelpFormatter
-from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
 from fl_audit.experiments.names import Engine
-from fl_audit.experiments.terminal import console as console_for
 from fl_audit.privacy.names import NoiseOver
 from fl_audit.whole_files import require_ordinary
 
@@ -137,36 +135,6 @@ def _completed(among: Iterable[str]) -> dict[str, Any]:
 def print_json(values: object) -> None:
     """Print one JSON object, which has no infinite number in it."""
     print(json.dumps(values, allow_nan=False))
-
-
-def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    title: str | None = None,
-    numbers: Container[int] = (),
-    notes: Iterable[str] = (),
-) -> None:
-    """Print a table, and notes below it.
-
-    Parameters
-    ----------
-    columns, rows
-        Its headings, and the cells of each row.
-    title, notes
-        What stands above it, and the lines below.
-    numbers
-        Places of the columns that are set to the right.
-    """
-
-    table = Table(title=title)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in numbers else "left")
-    for row in rows:
-        table.add_row(*row)
-    console = console_for()
-    console.print(table)
-    for note in notes:
-        console.print(note, highlight=False)
 
 
 def complete_setting(incomplete: str) -> list[str]:

@@ -16,9 +16,9 @@ from fl_audit.experiments.cli.options import (
     noise_over_of,
     option,
     print_json,
-    print_table,
 )
 from fl_audit.experiments.names import OVER_BUDGET
+from fl_audit.experiments.terminal import print_table
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms

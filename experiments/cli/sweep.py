@@ -14,6 +14,7 @@ from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.progress import runs_progress_bar
 from fl_audit.experiments.talk import is_quiet, printable
 from fl_audit.experiments.terminal import console as console_for
+from fl_audit.experiments.terminal import print_table
 from fl_audit.report.wording import number_text
 from fl_audit.whole_files import whole_file
 
@@ -98,7 +99,7 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
     columns = ("setting", "promised epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
     notes = (counted, f"{STAR_CAUTION}{chance_text(found)}")
-    options.print_table(columns, rows, printable(title), notes=notes)
+    print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
 
@@ -151,7 +152,7 @@ def reproduce(
         counts = (printed, len(result.outside("published")) + len(differing))
         of_theory = (result.beside("theory"), len(result.outside("theory")))
         rows.append((paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
-    options.print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
+    print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:
         print(line)
     print(f"page: {page}")

@@ -1,0 +1,1 @@
+"""A package for each kind of audit, what all of them share, and the page of a report."""

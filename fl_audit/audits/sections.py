@@ -3,13 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_promise as promise
 from fl_audit.audits.common.look_at import look_at
 from fl_audit.audits.common.sections_law import LAW, ORIGIN
 from fl_audit.audits.common.sections_levels import LEVELS
 from fl_audit.audits.common.sections_officer import OFFICER
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
-from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
+from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
 from fl_audit.audits.identifiability.sections_pair import CRAFTED, PAIR
 from fl_audit.audits.membership.sections_attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP

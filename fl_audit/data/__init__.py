@@ -1,0 +1,1 @@
+"""Data: loaders, partitions among clients, neighbouring training sets, and randomisers of records."""

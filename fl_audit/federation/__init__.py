@@ -1,0 +1,1 @@
+"""What every party of a federation knows and sees, and what a finished run has."""

@@ -1,4 +1,4 @@
-"""What evidence starts from: the tables of a finished run, and the facts about what was promised and played."""
+"""A finished run, which findings and the verdict start from: its tables, and what was promised and played."""
 
 import math
 from collections.abc import Callable, Mapping

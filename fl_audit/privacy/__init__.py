@@ -1,0 +1,1 @@
+"""What is promised: pure mathematics, without torch."""

@@ -1,1 +1,1 @@
-"""Exact confidence mathematics that several rooms share: numpy and scipy alone."""
+"""Statistics: confidence intervals, lower bounds on epsilon and levels, from scores alone and with no federation."""

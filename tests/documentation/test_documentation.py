@@ -30,6 +30,10 @@ own command and what follows it, a part of an app, a federation that is run as o
 test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study of minutes, pages of
 papers (2) and a minute of games."""
 WORDS_OF_THE_README = 1000
+READ = ("tutorials", "how-to", "explanation")
+"""Kinds of pages that a reader looks for on the home page."""
+FOLDERS = ("clients", "docs", "experiments", "fl_audit", "packaging", "server", "strategies", "tests", ".ci", ".github")
+"""Of the repository."""
 SLOW = [
     f"docs/{name}.md"
     for name in (
@@ -173,10 +177,45 @@ def test_commands_in_sentences_exist(path: Path) -> None:
                 assert asked <= options, f"{path}: {shlex.join(words)}"
 
 
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "SECURITY.md"], ids=lambda path: path.stem)
+def test_paths_in_sentences_exist(path: Path) -> None:
+    """Paths that begin with a folder of the repository; for contributors, modules that are named alone, too."""
+    for word in (word.strip("'\"") for words in _words_in_the_text(path) for word in words):
+        if word.partition("/")[0] in FOLDERS:
+            assert next(ROOT.glob(word.rstrip("/")), None), f"{path}: {word}"
+        elif word.endswith(".py") and "contributing" in str(path).lower():
+            assert any(next((ROOT / folder).rglob(word), None) for folder in FOLDERS), f"{path}: {word}"
+
+
+def test_paths_in_docstrings_and_comments_exist() -> None:
+    named = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+)`")
+    sources = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    found = [(path, word) for path in sources for word in named.findall(path.read_text(encoding="utf-8"))]
+    assert len(found) > 3
+    assert [(str(path), word) for path, word in found if not next(ROOT.glob(word.rstrip("/")), None)] == []
+
+
+def test_contributors_and_builders_are_told_of_every_package_of_the_library_in_the_order_of_imports() -> None:
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    library = [one for one in (ROOT / "fl_audit").iterdir() if (one / "__init__.py").is_file() and not one.is_symlink()]
+    packages = {one.name for one in library}
+    order = [name for layer in reversed(layers) for name in sorted(layer.split(" | ")) if name in packages]
+    assert re.findall(r"^\| `(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M) == order
+    (row,) = re.findall(r"^\| `fl_audit/` \|.*", (ROOT / "docs" / "reference" / "modules.md").read_text(), re.M)
+    assert packages <= set(re.findall(r"`(\w+)`", row))
+
+
 def test_the_citation_names_the_version_that_there_is() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (citation["version"], citation["license"]) == (project["version"], "Apache-2.0")
+
+
+def test_the_home_page_leads_to_every_tutorial_how_to_and_explanation() -> None:
+    home = (ROOT / "docs" / "index.md").read_text()
+    pages = [f"{kind}/{one.name}" for kind in READ for one in sorted((ROOT / "docs" / kind).glob("*.md"))]
+    assert len(pages) > 40
+    assert [page for page in pages if f"]({page})" not in home] == []
 
 
 def test_every_tutorial_has_a_picture() -> None:

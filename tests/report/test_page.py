@@ -320,6 +320,18 @@ SCHEMA = {
 """Keys of `summary.json` that users rely on: none is ever renamed."""
 
 
+def test_a_finding_is_shown_beside_where_it_is_measured():
+    """In the package of its audit; what a section leaves out is a default of `Section`."""
+    packages = set()
+    for section in SECTIONS:
+        shown = [section.sentence, section.rows, section.tables, section.said]
+        shown += [section.picture.draw, section.picture.caption] if section.picture is not None else []
+        homes = {one.__module__ for one in (section.measure, *shown)} - {Section.__module__}
+        (package,) = {home.rpartition(".")[0] for home in homes}
+        packages.add(package.rpartition(".")[2])
+    assert packages == {"verdict", "common", "identifiability", "membership", "reconstruction", "canaries"}
+
+
 @pytest.mark.parametrize("shape", [{}, {"with_insider": False, "exact": False}], ids=str)
 def test_summary_keeps_its_keys(make_contents, shape):
     summary = make_contents(worlds=20, **shape).summary

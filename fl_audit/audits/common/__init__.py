@@ -1,1 +1,1 @@
-"""What a run has shown, near findings in one module: frozen numbers that go to `summary.json`, and never a sentence."""
+"""What reports of all audits show: the numbers in modules `findings_*`, the words and figures in `sections_*`."""

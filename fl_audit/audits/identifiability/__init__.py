@@ -1,0 +1,1 @@
+"""The audit of identifiability: whether an insider can tell two neighbouring training sets apart."""

@@ -1,4 +1,4 @@
-"""The epsilon that a run shows: estimates, bounds, scores, the trade-off, and what canaries of one training certify."""
+"""The epsilon that a run shows: estimates, bounds, scores and the trade-off."""
 
 import math
 from functools import partial
@@ -7,15 +7,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
-from fl_audit.audits.canaries.findings_one_run import OneRunNumbers, certified_at, measure_one_run
 from fl_audit.audits.common.sections_promise import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.membership.limits import largest_tpr
-from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
-from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
+from fl_audit.report.wording import DASH, UnitWords, number_text, percent, uncapital
 from fl_audit.rounding import interval_text, side_of
 from fl_audit.statistics.lower_bounds import LowerBound
 from fl_audit.statistics.methods import BoundMethod
@@ -200,46 +198,4 @@ TRADEOFF = Section(
     "tradeoff", "The insider's trade-off", evidence.TradeoffNumbers, evidence.measure_tradeoff, keys=("tradeoff",),
     trusts=True, rows=_tradeoff_rows,
     picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
-)  # fmt: skip
-
-
-def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
-    found = numbers.finding
-    text = (
-        f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
-        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
-        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
-        f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
-        f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
-    )
-    if not numbers.tells_too_little:
-        return text
-    return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
-
-
-def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
-    found, law = numbers.finding, contents.facts.game.law
-    what = "step" if isinstance(law.contribution, PrivateTraining) else "round"
-    how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
-    delta = at_delta(found.delta)
-    rows = [
-        Row("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
-        Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
-        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, is_bound=True, on_page=True,
-            wide=lambda confidence: (certified_at(contents.run, confidence).mu_lower, math.inf)),
-        Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),
-        Row("Epsilon of the training, at least (nats)", finite(found.epsilon_lower),
-            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), is_bound=True,
-            wide=lambda confidence: (certified_at(contents.run, confidence).epsilon_lower, math.inf), on_page=True),
-    ]  # fmt: skip
-    if numbers.epsilon_told is not None:
-        rows.append(Row("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))
-    if numbers.worlds > 1:
-        rows.append(Row("Trainings whose bound holds", numbers.held, f"of {numbers.worlds:,}"))
-    return rows
-
-
-ONE_RUN = Section(
-    "one-run", "One training as its own audit", OneRunNumbers, measure_one_run, keys=("one_run",), on_page=True,
-    sentence=_one_run_sentence, rows=_one_run_rows,
 )  # fmt: skip

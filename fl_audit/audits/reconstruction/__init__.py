@@ -1,1 +1,1 @@
-"""Pictures out of updates: what a curious server, or a client who knows all others, draws from what an owner shares."""
+"""The audit of reconstruction: which of several candidates is in, and pictures that are drawn out of updates."""
