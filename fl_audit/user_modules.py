@@ -40,6 +40,7 @@ _OWN_ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
 
 _searched: list[str] = []  # the directory that `search_last` put at the end, for the messages of `import_user_module`
+_added: list[str] = []  # the directory beside fl_audit, where `search_last` added it to a path that did not have it
 
 
 def search_last(directory: Path) -> None:
@@ -53,9 +54,15 @@ def search_last(directory: Path) -> None:
     _searched[:] = [str(place)]
     if is_last:
         return
-    others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
-    if place != _OWN_ROOT or len(others) == len(sys.path):
+    # What stands beside fl_audit is looked for as long as that is the user's directory, and no longer.
+    before = [entry for entry in sys.path if entry not in _added]
+    _added.clear()
+    others = [entry for entry in before if Path(entry or ".").resolve() != place]
+    if place != _OWN_ROOT:
         sys.path[:] = [*others, str(place)]
+    elif len(others) == len(before):
+        _added.append(str(place))
+        sys.path[:] = [*before, str(place)]
 
 
 @contextmanager

@@ -141,3 +141,5 @@ def test_modules_beside_fl_audit_are_found_where_an_installation_maps_fl_audit_a
     assert sys.path == [*elsewhere, str(ROOT)]
     search_last(ROOT)
     assert sys.path == [*elsewhere, str(ROOT)]
+    search_last(ROOT / "tests")
+    assert str(ROOT) not in sys.path

@@ -25,7 +25,13 @@ def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return whether all tensors of the left side are on the right side, too, with the same values."""
+    """Return whether all tensors of the left side are on the right side, too, with the same values.
+
+    Parameters
+    ----------
+    left, right
+        Tensors by name.
+    """
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
 
 

@@ -53,7 +53,13 @@ def random_states() -> dict[str, Any]:
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether nothing was drawn between two states of the shared random generators."""
+    """Return whether nothing was drawn between two states of the shared random generators.
+
+    Parameters
+    ----------
+    one, other
+        States as `random_states` returns them.
+    """
     left, right = one["numpy"], other["numpy"]
     return bool(
         one["python"] == other["python"]

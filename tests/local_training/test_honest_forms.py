@@ -147,7 +147,8 @@ def _with_public_rate(model: nn.Module, dataset: Any) -> nn.Module:
     for _ in range(2):
         _trained(model, (engine, private, optimizer, loader))
         inputs, labels = _data(200).tensors
-        scheduler.step(float(nn.functional.cross_entropy(model(inputs), labels)))
+        with torch.no_grad():
+            scheduler.step(float(nn.functional.cross_entropy(model(inputs), labels)))
     return model
 
 

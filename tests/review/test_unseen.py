@@ -22,6 +22,7 @@ from fl_audit.strategies.review.capture import Caught, catch
 from fl_audit.strategies.review.claims import Stated, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import Aside
+from fl_audit.strategies.review.records import of_records
 from fl_audit.strategies.review.review import Review, _promised, _verdict, review
 from fl_audit.strategies.review.words import headline, review_json, screen
 from fl_audit.user_modules import collision_words
@@ -235,6 +236,6 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file = directory / "pyproject.toml"
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
-    found, unseen = _promised(_caught(directory), Stated(None, "nothing is named"), app)
+    found, unseen = _promised(_caught(directory), Stated(None, "nothing is named"), app, of_records(directory))
     assert (found == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]
