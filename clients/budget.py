@@ -5,8 +5,8 @@
 Before the first round of a run the site's ledger gets a line for the whole of it, or, where that would spend more than
 the budget, none: then every message of the run is answered by an error that says so. Light after the first round.
 
-A game of an audit counts as a round, because a server could call any round a game. An audit in place plays hundreds of
-games: audit an app without this modifier.
+A trial of an audit counts as a round, because a server could call any round a trial. An audit in place plays hundreds
+of trials: audit an app without this modifier.
 """
 
 import sys
@@ -17,10 +17,10 @@ from pathlib import Path
 from flwr.app import Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, ledger_lock, read_ledger
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.whole_files import whole_file
 
 REFUSED = 451  # code of the error that a client answers with
 
@@ -87,12 +87,12 @@ def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str
         # Flower sends this line to the server: nothing of what a file of the site holds stands in it.
         raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None
     if answered >= line.terms.rounds:
-        return f"the site has answered in {answered} rounds: no more were promised"
+        return f"the site has answered in {answered} rounds: no more were claimed"
     # Counted before it is sent, and by the site itself: a round that fails counts, whatever the server calls it.
     _write(counter, answered + 1)
     return None
 
 
 def _write(counter: Path, answered: int) -> None:
-    with whole_file(counter) as file:
+    with atomic_file(counter) as file:
         file.write_text(str(answered), encoding="utf-8")

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.canaries.directions import canary_coin, canary_direction, canary_update
-from fl_audit.audits.canaries.kept import Watch, ends_nothing, seed_in
-from fl_audit.audits.canaries.rounds import NOTE, CanaryNote, fingerprint
+from fl_audit.audits.canaries.observer_store import TrainingObserver, ends_nothing, seed_in
+from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryNote, fingerprint
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import require_seed
 
@@ -42,8 +42,8 @@ class Canary:
     # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
     # own, any larger one does: what is sent is clipped to it.
     clipping_norm: float
-    # Whether the promise compares with another client's data, and not with none: then the opposite of a canary is sent
-    # where it is out.
+    # Whether the guarantee compares with another client's data, and not with none: then the opposite of a canary is
+    # sent where it is out.
     is_replaced: bool = False
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     return choose
 
 
-def watching_mod(watch: Watch) -> Mod:
+def watching_mod(watch: TrainingObserver) -> Mod:
     """Return a mod of a client that sees global models alone, and keeps what they say of the canaries of each round.
 
     The difference of the models of two successive rounds is what the first released, if the server averages and nothing

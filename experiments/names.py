@@ -15,7 +15,7 @@ class Engine(StrEnum):
 
 
 class Utility(StrEnum):
-    """What a model is good for: a column of the run's worlds."""
+    """What a model is good for: a column of the run's trials."""
 
     ACCURACY = "accuracy"
     AUROC = "auroc"

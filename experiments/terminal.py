@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 
-from fl_audit.experiments.talk import plain
+from fl_audit.experiments.verbosity import plain
 
 
 class PlainConsole(Console):

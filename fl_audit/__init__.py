@@ -5,8 +5,8 @@ The names below are what most people need; they are loaded when they are first u
 Examples
 --------
 >>> import fl_audit as fa
->>> promise = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
->>> round(promise.noise_multiplier, 2)
+>>> guarantee = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+>>> round(guarantee.noise_multiplier, 2)
 9.95
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fl_audit.adjacency import Adjacency
-    from fl_audit.api.promises import account, calibrate, epsilon_star, lower_bound
+    from fl_audit.api.guarantees import account, calibrate, epsilon_star, lower_bound
     from fl_audit.api.running import RunError, run_audit
     from fl_audit.audits.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         SampledGaussianRelease,
         gaussian_rounds,
     )
-    from fl_audit.privacy.guarantee import Guarantee, guarantee
+    from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
     from fl_audit.verdict.verdict import Verdict
 
 __all__ = [
@@ -48,9 +48,9 @@ __all__ = [
     "Verdict",
     "account",
     "calibrate",
+    "derive_guarantee",
     "epsilon_star",
     "gaussian_rounds",
-    "guarantee",
     "lower_bound",
     "one_run_bound",
     "read_run",
@@ -64,7 +64,7 @@ if not (_BESIDE / "fl_audit" / "clients").is_dir() and (_BESIDE / "clients").is_
 
 _NAMES = {
     "adjacency": "Adjacency",
-    "api.promises": "account calibrate epsilon_star lower_bound",
+    "api.guarantees": "account calibrate epsilon_star lower_bound",
     "api.running": "RunError run_audit",
     "experiments.runs.stored_run": "Run read_run",
     "audits.canaries.bounds": "one_run_bound",
@@ -73,7 +73,7 @@ _NAMES = {
     "privacy.accounting": "Accountant",
     "privacy.claim": "Claim",
     "privacy.events": "GaussianRelease LaplaceRelease RandomizedResponse SampledGaussianRelease gaussian_rounds",
-    "privacy.guarantee": "Guarantee guarantee",
+    "privacy.guarantee": "Guarantee derive_guarantee",
 }
 _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for name in names.split()}
 

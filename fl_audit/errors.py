@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting that mends what is wrong with a table, or with what is promised of it.
+    """A setting that fixes what is wrong with a table, or with what is claimed of it.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class InputError(ValueError):
     message
         The line; it writes each remedy as `str` does.
     remedies
-        Settings that mend it, all together.
+        Settings that fix it, all together.
     choices
         Further settings that the message names: only the user knows which of them is right.
     """
@@ -89,7 +89,7 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
     condition, message
         What must hold; and what was wrong, the value, and what is accepted, in one line.
     remedies
-        Settings that mend it, which the message names.
+        Settings that fix it, which the message names.
 
     Raises
     ------

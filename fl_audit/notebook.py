@@ -40,8 +40,8 @@ def html_table(
 
     Examples
     --------
-    >>> html_table([("delta", "0.001")], "Promise")
-    '<table><caption>Promise</caption><tbody>\\n<tr><th scope="row">delta</th><td>0.001</td></tr>\\n</tbody></table>'
+    >>> html_table([("delta", "0.001")], "Guarantee")
+    '<table><caption>Guarantee</caption><tbody>\\n<tr><th scope="row">delta</th><td>0.001</td></tr>\\n</tbody></table>'
     """
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     head = f"<thead><tr>{head}</tr></thead>\n" if head else ""

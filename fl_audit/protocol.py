@@ -30,41 +30,41 @@ class Record(StrEnum):
 class Key(StrEnum):
     """Entries of the records."""
 
-    GAME = "game"  # the public game as JSON
+    FEDERATION = "federation"  # the public federation as JSON
     ROUND = "round"
     BATCH = "batch"
     TIME_LIMIT = "time-limit"  # seconds that one client call may take
     MEMBERSHIP = "membership"
-    """Which of a client's own targets are in, in the worlds of a batch; sent to that client alone."""
+    """Which of a client's own targets are in, in the trials of a batch; sent to that client alone."""
     PARTICIPATION = "participation"
     """Which of a client's records take part in a round, sent to that client alone; see `pack_participation`."""
     PARTITION = "partition"
-    MODELS = "models"  # stacked models (worlds, parameters), float32
-    RELEASE = "release"  # released noised sums (worlds, parameters), float32
-    SUM = "sum"  # a client's contribution (worlds, parameters), float32: clipped, and summed over its units
-    NORMS = "norms"  # clipping norms of a round where they are adaptive (worlds,), float64
-    WITHIN = "within"  # whether a client's contribution was within the clipping norm: 1 or 0 per world, float64
-    WORLDS = "worlds"  # numbers of the worlds that a message is about, where a client needs them for what it draws
+    MODELS = "models"  # stacked models (trials, parameters), float32
+    RELEASE = "release"  # released noised sums (trials, parameters), float32
+    SUM = "sum"  # a client's contribution (trials, parameters), float32: clipped, and summed over its units
+    NORMS = "norms"  # clipping norms of a round where they are adaptive (trials,), float64
+    WITHIN = "within"  # whether a client's contribution was within the clipping norm: 1 or 0 per trial, float64
+    TRIALS = "trials"  # numbers of the trials that a message is about, where a client needs them for what it draws
     NOISE_SEED = "noise-seed"
     """Secret seed of a client's own noise and of what becomes of its records, sent to that client alone."""
-    LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per world, float64
-    LOG_ODDS = "log-odds"  # increments of the insider's log-odds per world, float64
+    LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per trial, float64
+    LOG_ODDS = "log-odds"  # increments of the insider's log-odds per trial, float64
     SCORES = "scores"
-    """Noise along the difference of D and D' as normal scores, under D and under D' (worlds, 2), float64."""
-    SCORE = "score"  # what a round says for the differing record where there is no likelihood ratio, per world, float64
+    """Noise along the difference of D and D' as normal scores, under D and under D' (trials, 2), float64."""
+    SCORE = "score"  # what a round says for the differing record where there is no likelihood ratio, per trial, float64
     COINS = "coins"
-    """Which canaries are in, in a round, in the worlds of a batch; sent to the client alone that sends them."""
+    """Which canaries are in, in a round, in the trials of a batch; sent to the client alone that sends them."""
     TIMES = "times"
-    """How many steps of a round of private training took each of a client's canaries (worlds, canaries), float64."""
-    CANARIES = "canaries"  # scores of canaries, then of decoys, in a round (worlds, directions), float64
+    """How many steps of a round of private training took each of a client's canaries (trials, canaries), float64."""
+    CANARIES = "canaries"  # scores of canaries, then of decoys, in a round (trials, directions), float64
     ACCOUNTANT = "accountant"  # state of a client's Opacus accountant as JSON, after the round
     RESIDUALS = "residuals"
-    """What the insider measured of the noise (worlds, columns), float64; see `Residuals.as_array`."""
-    COUNT = "count"  # number of records that a summary of losses is of, per world, float64 as all of a summary
-    LOW = "low"  # smallest loss per world
-    HIGH = "high"  # largest loss per world
-    MEAN = "mean"  # mean score per world
-    SQUARES = "squares"  # sum of squared deviations of scores from their mean per world
+    """What the insider measured of the noise (trials, columns), float64; see `Residuals.as_array`."""
+    COUNT = "count"  # number of records that a summary of losses is of, per trial, float64 as all of a summary
+    LOW = "low"  # smallest loss per trial
+    HIGH = "high"  # largest loss per trial
+    MEAN = "mean"  # mean score per trial
+    SQUARES = "squares"  # sum of squared deviations of scores from their mean per trial
     POPULATION_COUNT = "population-count"
     POPULATION_MEAN = "population-mean"
     POPULATION_SQUARES = "population-squares"
@@ -72,23 +72,23 @@ class Key(StrEnum):
     CUT = "cut"  # cut of the error rates of Epsilon*
     REPORT = "report"  # whether a client tells the server its own Epsilon*
     EPSILON_STAR = "epsilon-star"
-    """Epsilon* of a client's own shard per world, float64; NaN where it holds fewer than two records."""
+    """Epsilon* of a client's own shard per trial, float64; NaN where it holds fewer than two records."""
 
 
 def pack_participation(taking_part: Flags) -> bytes:
-    """Return which records take part (worlds, records) as bytes, eight records of a world in each."""
+    """Return which records take part (trials, records) as bytes, eight records of a trial in each."""
     return np.packbits(taking_part, axis=1).tobytes()
 
 
-def unpack_participation(packed: bytes, worlds: int, records: int) -> Flags:
-    """Return what `pack_participation` packed, (worlds, records).
+def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
+    """Return what `pack_participation` packed, (trials, records).
 
     Parameters
     ----------
-    packed, worlds, records
-        Bits, each world's row filled up to whole bytes, and how many worlds and records there are.
+    packed, trials, records
+        Bits, each trial's row filled up to whole bytes, and how many trials and records there are.
     """
-    rows = np.frombuffer(packed, dtype=np.uint8).reshape(worlds, -1)
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(trials, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
 
 

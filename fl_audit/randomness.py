@@ -1,8 +1,8 @@
-"""Counter-based random generators: what is random in a world depends on its key alone.
+"""Counter-based random generators: what is random in a trial depends on its key alone.
 
-A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (world, round, client). Distinct
+A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (trial, round, client). Distinct
 keys give independent streams and distinct counters give disjoint parts of one, 2**64 blocks long each, so no draw
-depends on which worlds run beside a world, in which batches, or on how many workers (Salmon et al. 2011, "Parallel
+depends on which trials run beside a trial, in which batches, or on how many workers (Salmon et al. 2011, "Parallel
 random numbers: as easy as 1, 2, 3"). The streams are reproducible and therefore for simulation: they are no secure
 source of noise.
 """
@@ -34,10 +34,10 @@ class Purpose(IntEnum):
     CLIENT_SEED = 15
     QUANTILE_NOISE = 16
     CLIENT_TRAINING = 17
-    RECORD_RANDOMISER = 18
+    LOCAL_RANDOMIZER = 18
     SYNTHETIC_RECORDS = 19
     TARGET_CHOICE = 20
-    LABORATORY = 21
+    BLACK_BOX = 21
     TARGET_QUERIES = 22
     CRAFTED_START = 23
     PRETRAINING = 24
@@ -64,22 +64,22 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
     require(is_seed, f"{name} is {found}: accepted are whole numbers from 0 to 2**64 - 1")
 
 
-def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
-    """Return the generator of one purpose in one world, round and client.
+def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
+    """Return the generator of one purpose in one trial, round and client.
 
     Parameters
     ----------
     seed, purpose
         Seed of the run, 0 to 2**64 - 1, or `InputError`; and what the numbers are for.
-    world, round, client
+    trial, round, client
         Coordinates of the draw, each at least 0.
 
     Examples
     --------
-    >>> generator(0, Purpose.SECRET_BIT, world=7).random() == generator(0, Purpose.SECRET_BIT, world=7).random()
+    >>> generator(0, Purpose.SECRET_BIT, trial=7).random() == generator(0, Purpose.SECRET_BIT, trial=7).random()
     True
     """
     require_seed("seed", seed)
     key = np.array([seed, int(purpose)], dtype=np.uint64)
-    counter = np.array([0, client, round, world], dtype=np.uint64)
+    counter = np.array([0, client, round, trial], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

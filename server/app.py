@@ -1,4 +1,4 @@
-"""The Flower ServerApp: plays the game wave by wave and hands over each finished batch."""
+"""The Flower ServerApp: plays the federation wave by wave and hands over each finished batch."""
 
 import time
 from collections import defaultdict
@@ -12,48 +12,48 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
+from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
-from fl_audit.federation.columns import Columns
-from fl_audit.federation.contributing import private_steps
-from fl_audit.federation.game import Game, load_game, number_of_directions
+from fl_audit.federation.contributions import private_steps
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
-from fl_audit.federation.public import PublicGame
-from fl_audit.federation.seen import Made, View, kept_of
-from fl_audit.learning.memory import give_back_freed_memory
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, number_of_directions
+from fl_audit.federation.observed_rounds import ServerRound, View, kept_of
+from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.learning.allocator import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.standpoint import Place
-from fl_audit.packing import pack
+from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server import evaluator as evaluation
-from fl_audit.server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
-from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
+from fl_audit.server.results import BatchResult, MoreQueries, ResultSink, TargetOutputs
 from fl_audit.strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
-from fl_audit.strategies.contributors import Roster
+from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.inquiries import AccountantNotes
-from fl_audit.strategies.insider_inquiry import CanaryInquiry, InsiderInquiry, ScoreInquiry, TargetInquiry
+from fl_audit.strategies.insider_queries import CanaryQueries, InsiderQueries, ScoreQueries, TargetQueries
 from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
-from fl_audit.verdict.noise_meter import sampled_places
+from fl_audit.strategies.queries import AccountantNotes
+from fl_audit.trials import TrialBatch, waves
+from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.residuals import ResidualsLayout
-from fl_audit.worlds import WorldBatch, waves
 
-_Inquiry = InsiderInquiry | ScoreInquiry | TargetInquiry | CanaryInquiry | LossQueries | AccountantNotes
+_Queries = InsiderQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
-_Wave = tuple[WorldBatch, ...]
-_OnRound = Callable[[int], None]  # is told the number of worlds that moved one round
+_Wave = tuple[TrialBatch, ...]
+_OnRound = Callable[[int], None]  # is told the number of trials that moved one round
 
 
 @dataclass(frozen=True)
 class FederationPlan:
     """What the server is to do."""
 
-    public: PublicGame  # the public game
+    public: Federation  # the public federation
     seed: int  # secret seed of the run
     model_seed: int  # public seed of the initial weights
-    batches: tuple[WorldBatch, ...]  # batches still to be computed
+    batches: tuple[TrialBatch, ...]  # batches still to be computed
     batches_in_flight: int = 1  # batches that travel together
     time_limit: float = 600.0  # seconds that one client call may take
-    keep_releases: int = 4  # of how many worlds, from world 0, all that clients saw is kept
+    keep_releases: int = 4  # of how many trials, from trial 0, all that clients saw is kept
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
     membership: bool = True  # whether the final models are attacked by the membership adversary
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
@@ -62,11 +62,11 @@ class FederationPlan:
     federated_losses: FederatedLosses | None = None
     # The strategy that the server follows; a study of broken mechanisms puts another in its place.
     strategy: type[DPStrategy] = DPStrategy
-    # So many evaluated releases without a smaller loss on the population sample end the training of a world, see
+    # So many evaluated releases without a smaller loss on the population sample end the training of a trial, see
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
-    more: MoreQuestions = field(default_factory=MoreQuestions)  # what else final models are asked about the targets
+    more: MoreQueries = field(default_factory=MoreQueries)  # what else final models are asked about the targets
     initial: InitialWeights = InitialWeights.DRAWN  # where training begins
 
     @property
@@ -87,23 +87,23 @@ class FederationClock:
 
 @dataclass
 class _ReleaseRecorder:
-    """Keeps what clients see of the first worlds."""
+    """Keeps what clients see of the first trials."""
 
     view: View  # what they see: noised sums or models
-    keep: int  # of how many worlds
+    keep: int  # of how many trials
     on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
-    initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept worlds, by batch
+    initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept trials, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # what was seen
-    # The clipping norms of each round, of all worlds, by batch; none where the norm is fixed.
+    # The clipping norms of each round, of all trials, by batch; none where the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
-    def start(self, batch: WorldBatch, models: Tensor) -> Array:
-        """Note the initial models (worlds, parameters) of a batch, and return them as a message holds them."""
+    def start(self, batch: TrialBatch, models: Tensor) -> Array:
+        """Note the initial models (trials, parameters) of a batch, and return them as a message holds them."""
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
-    def __call__(self, batch: WorldBatch, made: Made) -> None:
+    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
         """Note a round."""
         kept = kept_of(self.view, made.first(self._kept(batch)))
         if self.noise_seeds:
@@ -113,15 +113,15 @@ class _ReleaseRecorder:
             self.norms[batch.name].append(made.side.norms_array)
         self.on_round(batch.count)
 
-    def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
-        """Return what is kept of a batch: worlds, its size, initial models, and by name what was seen of each round."""
+    def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
+        """Return what is kept of a batch: trials, its size, initial models, and by name what was seen of each round."""
         if self._kept(batch) == 0:
             return {}
-        worlds, rounds = torch.tensor(list(batch.worlds)[: self._kept(batch)]), self.rounds[batch.name]
-        told = {"worlds": worlds, "batch_worlds": torch.tensor(batch.count), "initial": self.initial[batch.name]}
+        trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
+        told = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
         return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
 
-    def _kept(self, batch: WorldBatch) -> int:
+    def _kept(self, batch: TrialBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
 
 
@@ -129,7 +129,7 @@ def build_server_app(
     plan: FederationPlan,
     sink: ResultSink,
     clock: FederationClock | None = None,
-    on_round: _OnRound = lambda worlds: None,
+    on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
     """Build the app.
@@ -143,14 +143,14 @@ def build_server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        watched = WatchedGrid(grid, plan.time_limit, interrupted)
+        watched = MonitoredGrid(grid, plan.time_limit, interrupted)
         run_federation(plan, watched, sink, clock or FederationClock(), on_round)
 
     return app
 
 
 def run_federation(
-    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
+    plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 
@@ -159,7 +159,7 @@ def run_federation(
     plan, grid
         What to do, and what sends messages to the clients and receives their replies.
     sink, clock, on_round
-        Take finished batches, when the federation was ready and had finished, and how many worlds moved one round.
+        Take finished batches, when the federation was ready and had finished, and how many trials moved one round.
 
     Raises
     ------
@@ -167,28 +167,34 @@ def run_federation(
         If a client fails, is silent for too long, or sends what cannot be released.
     """
     torch.set_num_threads(plan.public.threads)
-    game = load_game(plan.public)
-    roster = call_the_roll(grid, game)
+    federation = load_federation(plan.public)
+    roster = discover_clients(grid, federation)
     clock.ready = time.monotonic()
     for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, game, roster, grid, wave, sink, on_round)
+        _play_wave(plan, federation, roster, grid, wave, sink, on_round)
         give_back_freed_memory()
     clock.finished = time.monotonic()
 
 
 def _play_wave(
-    plan: FederationPlan, game: Game, roster: Roster, grid: Grid, wave: _Wave, sink: ResultSink, on_round: _OnRound
+    plan: FederationPlan,
+    federation: LoadedFederation,
+    roster: ClientRoster,
+    grid: Grid,
+    wave: _Wave,
+    sink: ResultSink,
+    on_round: _OnRound,
 ) -> None:
     public, threads = plan.public, plan.public.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
         challenger = AheadChallenger(
-            plan.seed, public.targets, public.who_is_in, prior, executor=drawing, rounds=public.rounds
+            plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
-        insiders = _insiders(game, challenger)
-        recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(game.insider, ()))
+        insiders = _insiders(federation, challenger)
+        recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(federation.insider, ()))
         initial = {
-            batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
+            batch.name: recorder.start(batch, starting_models(federation, plan.initial, plan.model_seed, batch.trials))
             for batch in wave
         }
         stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
@@ -197,38 +203,40 @@ def _play_wave(
         findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
         if outputs is not None:
             findings.append(outputs)
-        evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
+        evaluator = evaluation.ReleaseEvaluator(federation, challenger, wave, findings, stopping)
         background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
 
-        def population(batch: WorldBatch, release: int) -> Floats:
+        def population(batch: TrialBatch, release: int) -> Floats:
             background.settle()
             return losses.pop((batch.name, release))
 
         def is_over() -> bool:
             # The norms of every round belong to the tables, where they are adaptive.
-            return stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave))
+            return stopping is not None and not public.mechanism.is_adaptive and all(map(stopping.is_over, wave))
 
-        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
-        size = game.model.layout.size
-        strategy = plan.strategy(public, roster, challenger, wave, size, plan.time_limit, recorder, inquiries, is_over)
+        round_queries = _round_queries(plan, federation, insiders, wave, population, challenger)
+        size = federation.model.layout.size
+        strategy = plan.strategy(
+            public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over
+        )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
-    found_by = (evaluator, *inquiries, *([] if stopping is None else [stopping]))
+    found_by = (evaluator, *round_queries, *([] if stopping is None else [stopping]))
     for batch in wave:
-        columns = _law_columns(plan, batch, recorder.norms[batch.name])
+        columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
             columns |= source.columns(batch)
         last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
         sink(
             BatchResult(
                 batch=batch,
-                membership=challenger.membership(batch.worlds),
+                membership=challenger.membership(batch.trials),
                 rounds=public.rounds,
                 evaluated=plan.evaluated_releases,
-                columns=columns | record_draws(game, challenger, batch),
+                columns=columns | record_draws(federation, challenger, batch),
                 final_models=last,
                 kept=recorder.kept(batch),
-                targets=tuple(game.targets.tolist()),
+                targets=tuple(federation.targets.tolist()),
                 outputs={} if outputs is None else outputs.outputs(batch),
             )
         )
@@ -237,9 +245,9 @@ def _play_wave(
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
 
-    def kept_population(release: evaluation.EvaluatedRelease) -> Columns:
+    def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
         losses[release.batch.name, release.number] = release.population_losses
-        return Columns()
+        return ResultColumns()
 
     yield evaluation.utility
     if plan.federated_losses is not None:  # losses of members stay with their owners
@@ -258,52 +266,57 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
     return TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
 
 
-def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
+def _insiders(federation: LoadedFederation, challenger: SeededChallenger) -> dict[int, list[int]]:
     """Return the insiders, each with the seeds of the noise that it knows: its own and its colluders'."""
-    knows_some = game.public.law.clients_add_noise and game.public.standpoint.place is not Place.SERVER
-    known = {insider: (insider, *game.colluders(insider)) if knows_some else () for insider in game.insiders}
+    knows_some = (
+        federation.public.mechanism.clients_add_noise
+        and federation.public.threat_model.adversary is not Adversary.SERVER
+    )
+    known = {
+        insider: (insider, *federation.colluders(insider)) if knows_some else () for insider in federation.insiders
+    }
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
-def _inquiries(
+def _round_queries(
     plan: FederationPlan,
-    game: Game,
+    federation: LoadedFederation,
     insiders: dict[int, list[int]],
     wave: _Wave,
-    population: Callable[[WorldBatch, int], Floats],
+    population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
-) -> tuple[_Inquiry, ...]:
+) -> tuple[_Queries, ...]:
     """Return what parties are asked beside their contributions."""
-    inquiries, public = list[_Inquiry](), plan.public
-    if isinstance(public.law.contribution, PrivateTraining):
-        shards = [len(shard) for shard in game.shards]
-        inquiries.append(AccountantNotes(plan.evaluated_releases, shards, private_steps(public.law)))
+    round_queries, public = list[_Queries](), plan.public
+    if isinstance(public.mechanism.contribution, PrivateTraining):
+        shards = [len(shard) for shard in federation.shards]
+        round_queries.append(AccountantNotes(plan.evaluated_releases, shards, private_steps(public.mechanism)))
     if public.canaries > 0:
-        inquiries.append(CanaryInquiry(public, {game.insider: ()}, wave, game, challenger))
+        round_queries.append(CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger))
     if public.with_insider and public.plays_membership:
-        inquiries.append(TargetInquiry(public, insiders, wave, challenger))
-    elif public.with_insider and not public.law.weighs_exactly:
-        inquiries.append(ScoreInquiry(public, insiders, wave))
+        round_queries.append(TargetQueries(public, insiders, wave, challenger))
+    elif public.with_insider and not public.mechanism.has_exact_llr:
+        round_queries.append(ScoreQueries(public, insiders, wave))
     elif public.with_insider:
-        opened = partial(true_side, game, challenger)
-        inquiries.append(InsiderInquiry(public, insiders, wave, measured_layout(game), opened))
+        opened = partial(true_side, federation, challenger)
+        round_queries.append(InsiderQueries(public, insiders, wave, measured_layout(federation), opened))
     if plan.federated_losses is not None:
         federated = plan.federated_losses
-        inquiries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))
-    return tuple(inquiries)
+        round_queries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))
+    return tuple(round_queries)
 
 
-def measured_layout(game: Game) -> ResidualsLayout:
+def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
     """Return what an insider's measurements of the noise stand for."""
-    layout = game.model.layout
-    sides = 3 if game.public.is_secretly_sampled else 2
+    layout = federation.model.layout
+    sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)
     return ResidualsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)
 
 
-def _law_columns(plan: FederationPlan, batch: WorldBatch, norms: list[Floats]) -> Columns:
-    """Return what the release law says of every round where nobody measures the local sensitivity."""
+def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
+    """Return what the mechanism says of every round where nobody measures the local sensitivity."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
-    rounds = {"sigma": plan.public.law.server_scale(unknown, used)}
-    return Columns(rounds=rounds if used is None else rounds | {"clipping_norm": used})
+    rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}
+    return ResultColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})

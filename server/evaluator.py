@@ -18,41 +18,46 @@ import torch
 from flwr.app import ArrayRecord
 from torch import Tensor
 
+from fl_audit.array_packing import copy_to_tensor, unpack
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.audits.membership.loss import membership_attack, record_membership_guess
 from fl_audit.errors import require
-from fl_audit.federation.columns import Columns
-from fl_audit.federation.game import Game
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership
-from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
-from fl_audit.packing import copy_to_tensor, unpack
+from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
-from fl_audit.released_model.fits_of_worlds import FIT, fits_of_worlds
+from fl_audit.released_model.fits_of_trials import FIT, fits_of_trials
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 
 
-def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
+def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
     """Refuse before the run what Epsilon* or the membership attacks could not be computed from: fewer than two records.
 
     Parameters
     ----------
-    game, epsilon_star, membership
-        The game, whether Epsilon* of its models shall be computed, and whether they shall be attacked for membership.
+    federation, epsilon_star, membership
+        The federation, whether Epsilon* of its models shall be computed, and whether they shall be attacked for
+        membership.
     """
-    if game.public.plays_membership:
-        sure = len(game.common.labels) >= 2 or not epsilon_star or len(game.targets) >= _SURELY_TWO
+    if federation.public.plays_membership:
+        sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(
             sure,
-            f"Epsilon* needs 2 members, and of {len(game.targets)} targets, in or out by chance, fewer may be in: "
+            f"Epsilon* needs 2 members, and of {len(federation.targets)} targets, in or out by chance, fewer may be "
+            "in: "
             f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
         )
         return
     wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
-    for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
+    for name, count in (
+        ("D'", len(federation.common.labels)),
+        ("the population sample", len(federation.population.labels)),
+    ):
         for is_on, what, key in wanted:
             enough = not is_on or count >= 2
             require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
@@ -60,52 +65,52 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
 
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One released model of every world of a batch, as findings look at it; what they share is worked out once."""
+    """One released model of every trial of a batch, as findings look at it; what they share is worked out once."""
 
-    game: Game  # the game with its data
-    batch: WorldBatch  # the worlds
+    federation: LoadedFederation  # the federation with its data
+    batch: TrialBatch  # the trials
     number: int  # which release, 0 being the initial models
-    models: Tensor  # stacked models (worlds, parameters)
+    models: Tensor  # stacked models (trials, parameters)
     membership: Membership  # which targets were in
 
     @property
     def is_last(self) -> bool:
         """Whether it is that of the last round."""
-        return self.number == self.game.public.rounds
+        return self.number == self.federation.public.rounds
 
     @cached_property
     def logits(self) -> Tensor:
-        """Logits (worlds, n, classes) on the test records."""
-        return self.game.model.logits(self.models, self.game.test.features)
+        """Logits (trials, n, classes) on the test records."""
+        return self.federation.model.logits(self.models, self.federation.test.features)
 
     @cached_property
     def population_losses(self) -> Floats:
-        """Losses (worlds, p) on the population sample."""
-        return self.game.losses(self.models, self.game.population)
+        """Losses (trials, p) on the population sample."""
+        return self.federation.losses(self.models, self.federation.population)
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on what D and D' share, (worlds, n - 1), or (worlds, records of all clients but the victim)."""
-        return self.game.losses(self.models, self.game.common)
+        """Losses on what D and D' share, (trials, n - 1), or (trials, records of all clients but the victim)."""
+        return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on x, (worlds, 1), on the records of the victim, or on those of all targets."""
-        return self.game.losses(self.models, self.game.differing)
+        """Losses on x, (trials, 1), on the records of the victim, or on those of all targets."""
+        return self.federation.losses(self.models, self.federation.differing)
 
     @cached_property
     def replacement_losses(self) -> Floats:
-        """Losses on what stands in the place of the differing unit under D'; (worlds, 0) where nothing does."""
-        return self.game.losses(self.models, self.game.replacement)
+        """Losses on what stands in the place of the differing unit under D'; (trials, 0) where nothing does."""
+        return self.federation.losses(self.models, self.federation.replacement)
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield worlds, their losses on the members of the data set that they used, and on the population."""
-        if self.game.public.plays_membership:
-            # One by one: with many targets each world has other members, and another number of them.
-            is_in = self.membership.is_in[:, self.game.target_of_records]
-            for world, held in enumerate(is_in):
-                members = np.concatenate([self.common_losses[world], self.differing_losses[world, held]])
-                rows = np.arange(len(is_in)) == world
+        """Yield trials, their losses on the members of the data set that they used, and on the population."""
+        if self.federation.public.plays_membership:
+            # One by one: with many targets each trial has other members, and another number of them.
+            is_in = self.membership.is_in[:, self.federation.target_of_records]
+            for trial, held in enumerate(is_in):
+                members = np.concatenate([self.common_losses[trial], self.differing_losses[trial, held]])
+                rows = np.arange(len(is_in)) == trial
                 yield rows, members[np.newaxis], self.population_losses[rows]
             return
         bits = self.membership.bits
@@ -115,26 +120,26 @@ class EvaluatedRelease:
                 yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
 
 
-ReleaseFinding = Callable[[EvaluatedRelease], Columns]
-"""What is found in a release, which come in order: under `releases` a value of it for every world, (worlds,), and under
-`worlds` what stands for the whole training, where later releases take the place of earlier ones."""
+ReleaseFinding = Callable[[EvaluatedRelease], ResultColumns]
+"""What is found in a release, which come in order: under `releases` a value of it for every trial, (trials,), and under
+`trials` what stands for the whole training, where later releases take the place of earlier ones."""
 
 
-def utility(release: EvaluatedRelease) -> Columns:
+def utility(release: EvaluatedRelease) -> ResultColumns:
     """Return test accuracy; of two classes also the area under the ROC of the last release."""
-    labels = release.game.test.labels
+    labels = release.federation.test.labels
     right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
     positive, logits = labels == 1, release.logits
     if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
-        return Columns(worlds=accuracy, releases=accuracy)
+        return ResultColumns(trials=accuracy, releases=accuracy)
     # A large margin says the second class, and what is counted first must be small.
     falling = (logits[..., 0] - logits[..., 1]).double()
     counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
-    return Columns(worlds={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
+    return ResultColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
 
 
-def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Columns:
+def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
     """Return Epsilon* from pooled losses, by fitted normals.
 
     Of the first and the last release also what counted losses give, and of the last whether normals fit.
@@ -145,24 +150,24 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Column
         delta and cut of Epsilon*, and what is looked at.
     """
     fitted, counted, fit = (np.full(release.batch.count, np.nan) for _ in range(3))
-    worlds, seed = np.array(release.batch.worlds), release.game.public.data_seed
+    trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
     for rows, members, population in release.members_and_population():
         fitted[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         if release.is_last or release.number == 0:
             counted[rows] = empirical_epsilon_star(members, population, star.delta, star.counted_cut)
         if release.is_last:
-            fit[rows] = fits_of_worlds(members, population, worlds[rows], seed)
+            fit[rows] = fits_of_trials(members, population, trials[rows], seed)
     found = {"epsilon_star": fitted, "epsilon_star_counted": counted}
-    return Columns(worlds={**found, FIT: fit} if release.is_last else found, releases=found)
+    return ResultColumns(trials={**found, FIT: fit} if release.is_last else found, releases=found)
 
 
-def loss_threshold(release: EvaluatedRelease) -> Columns:
+def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
     """Return what the membership adversary of Yeom et al. 2018 finds in the final models.
 
     That is the advantage over members, the guess about x, and the score that its loss gives it.
     """
     if not release.is_last:
-        return Columns()
+        return ResultColumns()
     advantage = np.empty(release.batch.count)
     for rows, members, population in release.members_and_population():
         advantage[rows] = membership_attack(members, population).advantage
@@ -171,30 +176,30 @@ def loss_threshold(release: EvaluatedRelease) -> Columns:
     # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
     found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
-    return Columns(worlds={**found, "record_score": stand_in - own})
+    return ResultColumns(trials={**found, "record_score": stand_in - own})
 
 
 @dataclass
 class EarlyStopping:
-    """Chooses the release of every world after which the loss on the population sample fell no more.
+    """Chooses the release of every trial after which the loss on the population sample fell no more.
 
-    The rule is public and reads releases and records of nobody's training set alone, so it is part of no promise:
+    The rule is public and reads releases and records of nobody's training set alone, so it is part of no guarantee:
     whatever is chosen among releases follows from them.
     """
 
-    patience: int  # so many evaluated releases without a smaller loss end the training of a world, from 1
+    patience: int  # so many evaluated releases without a smaller loss end the training of a trial, from 1
     _best: dict[str, Floats] = field(init=False, default_factory=dict)
     _chosen: dict[str, Integers] = field(init=False, default_factory=dict)
     _waited: dict[str, Integers] = field(init=False, default_factory=dict)
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
-    def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
+    def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Take note of an evaluated release; they come in order, 0 being the initial models.
 
         Parameters
         ----------
         batch, number, models, losses
-            The release (worlds, parameters), and what returns its losses on the population sample, (worlds, p).
+            The release (trials, parameters), and what returns its losses on the population sample, (trials, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)
@@ -211,36 +216,37 @@ class EarlyStopping:
         rows = torch.from_numpy(better).to(models.device)
         self._models[batch.name][rows] = models[rows]
 
-    def is_over(self, batch: WorldBatch) -> bool:
-        """Whether no world of a batch trains on."""
+    def is_over(self, batch: TrialBatch) -> bool:
+        """Whether no trial of a batch trains on."""
         return bool(self.ended(batch).all())
 
-    def ended(self, batch: WorldBatch) -> Flags:
-        """Return which worlds of a batch train no more, (worlds,)."""
+    def ended(self, batch: TrialBatch) -> Flags:
+        """Return which trials of a batch train no more, (trials,)."""
         waited = self._waited.get(batch.name)
         return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
 
-    def models(self, batch: WorldBatch) -> Tensor:
-        """Return the chosen models (worlds, parameters)."""
+    def models(self, batch: TrialBatch) -> Tensor:
+        """Return the chosen models (trials, parameters)."""
         return self._models[batch.name]
 
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return the number of the chosen release of every world."""
-        return Columns(worlds={"chosen_release": self._chosen[batch.name].astype(np.float64)})
+    def columns(self, batch: TrialBatch) -> ResultColumns:
+        """Return the number of the chosen release of every trial."""
+        return ResultColumns(trials={"chosen_release": self._chosen[batch.name].astype(np.float64)})
 
 
 @dataclass
 class ReleaseEvaluator:
     """Shows each release of some batches to the findings; called with the models of every round, 0 included."""
 
-    game: Game  # the game with its data; losses of members are those of the records each world was really trained on
+    # the federation with its data; losses of members are those of the records each trial was really trained on
+    federation: LoadedFederation
     challenger: SeededChallenger  # tells which those are
-    batches: Sequence[WorldBatch]  # the batches that travel together
+    batches: Sequence[TrialBatch]  # the batches that travel together
     findings: Sequence[ReleaseFinding]  # what looks at the releases
-    # Chooses a release of every world; None takes the last one. What is looked at last are the chosen models.
+    # Chooses a release of every trial; None takes the last one. What is looked at last are the chosen models.
     stopping: EarlyStopping | None = None
     _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
-    _found: dict[str, Columns] = field(init=False, default_factory=dict)
+    _found: dict[str, ResultColumns] = field(init=False, default_factory=dict)
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
@@ -251,36 +257,36 @@ class ReleaseEvaluator:
                 found = finding(release)
                 for name, values in found.releases.items():
                     self._by_release[batch.name, name].append(values)
-                self._found[batch.name] = self._found.get(batch.name, Columns()) | replace(found, releases={})
+                self._found[batch.name] = self._found.get(batch.name, ResultColumns()) | replace(found, releases={})
             if self.stopping is not None:
-                self._last[batch.name] = release  # shown again where no world trains on; it holds models and outputs
+                self._last[batch.name] = release  # shown again where no trial trains on; it holds models and outputs
         give_back_freed_memory()
 
-    def columns(self, batch: WorldBatch) -> Columns:
+    def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return everything that was found in the releases of a batch."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
-        return self._found[batch.name] | Columns(releases=releases)
+        return self._found[batch.name] | ResultColumns(releases=releases)
 
-    def _release(self, batch: WorldBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return what the findings look at: after the last round, or where no world trains on, the chosen models."""
-        membership, stopping, is_last = self.challenger.membership(batch.worlds), self.stopping, False
+    def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
+        """Return what the findings look at: after the last round, or where no trial trains on, the chosen models."""
+        membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:
-            is_last = number == self.game.public.rounds
+            is_last = number == self.federation.public.rounds
             if stopping.is_over(batch) and not is_last:
                 later = copy(self._last[batch.name])
                 vars(later).update(number=number)  # the same models, with what is worked out already
                 return later
-        models = copy_to_tensor(array).to(self.game.public.device)
+        models = copy_to_tensor(array).to(self.federation.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
-            # What is seen of a world does not hang on how long others of its batch train.
+            # What is seen of a trial does not hang on how long others of its batch train.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
-        release = EvaluatedRelease(self.game, batch, number, models, membership)
+        release = EvaluatedRelease(self.federation, batch, number, models, membership)
         if stopping is not None:
             stopping.look(batch, number, models, lambda: release.population_losses)
             if is_last:
-                return EvaluatedRelease(self.game, batch, number, stopping.models(batch), membership)
+                return EvaluatedRelease(self.federation, batch, number, stopping.models(batch), membership)
         return release
 
 

@@ -1,4 +1,4 @@
-"""What a finished batch of worlds leaves behind, and what its final models answer to the records of the targets."""
+"""What a finished batch of trials leaves behind, and what its final models answer to the records of the targets."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.audits.membership.confidence import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.encoding import Attribute
-from fl_audit.federation.columns import Columns, Table, nan_columns
-from fl_audit.federation.game import Game
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership
+from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
 from fl_audit.server.evaluator import EvaluatedRelease
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
-WORLD_FINDINGS = (
+TRIAL_FINDINGS = (
     "test_accuracy",
     "epsilon_star",
     "membership_advantage",
@@ -36,15 +36,15 @@ RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")  # columns that every run h
 class BatchResult:
     """Everything that is known after the last round of a batch."""
 
-    batch: WorldBatch  # the worlds
+    batch: TrialBatch  # the trials
     membership: Membership  # which targets were in
     rounds: int  # number of rounds
     evaluated: tuple[int, ...]  # numbers of the releases that were evaluated, 0 being the initial models
-    columns: Columns  # what all who looked found
-    final_models: Tensor  # models after the last round (worlds, parameters)
-    kept: Mapping[str, Tensor]  # what clients saw of the kept worlds, by name; empty if the batch has none
+    columns: ResultColumns  # what all who looked found
+    final_models: Tensor  # models after the last round (trials, parameters)
+    kept: Mapping[str, Tensor]  # what clients saw of the kept trials, by name; empty if the batch has none
     targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
-    # What the final models answer to the targets' records, by name; empty in the game of identifiability.
+    # What the final models answer to the targets' records, by name; empty in the identifiability audit.
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
@@ -55,7 +55,7 @@ class BatchResult:
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
         of_releases = {**nan_columns(RELEASE_FINDINGS, (self.batch.count, len(self.evaluated))), **found.releases}
-        frames = {"worlds": self._worlds_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
+        frames = {"trials": self._trials_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
         frames["releases"] = self._frame(of_releases, round=self.evaluated)
         if found.clients:
             clients = next(iter(found.clients.values())).shape[2]
@@ -75,14 +75,14 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return one row for every world and every place along the axes that columns have beside the worlds."""
-        places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.worlds, *axes.values())), indexing="ij")
-        index = dict(zip(("world", *axes), places, strict=True))
+        """Return one row for every trial and every place along the axes that columns have beside the trials."""
+        places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
+        index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
 
-    def _worlds_frame(self, prior: float) -> pd.DataFrame:
+    def _trials_frame(self, prior: float) -> pd.DataFrame:
         bits = self.membership.is_in[:, 0]  # of many targets the first
-        found = {**nan_columns(("log_odds", *WORLD_FINDINGS), (self.batch.count,)), **self.columns.worlds}
+        found = {**nan_columns(("log_odds", *TRIAL_FINDINGS), (self.batch.count,)), **self.columns.trials}
         final = np.asarray(found.pop("log_odds"), dtype=np.float64)
         index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
         if not np.isfinite(final).all():
@@ -112,7 +112,7 @@ QUERIES, VALUES = "queries", "values"
 
 
 @dataclass(frozen=True)
-class MoreQuestions:
+class MoreQueries:
     """What final models are asked about the targets beside their records."""
 
     queries: int = 1  # how many ways of asking about each target; 1 is its records alone
@@ -130,7 +130,7 @@ class TargetOutputs:
     evaluated: Sequence[int]  # numbers of the releases that are shown
     sees_weights: bool = False  # whether what a white-box attacker sees is kept, of three releases, the last among them
     is_active: bool = False  # whether the losses of all releases are, because an insider pushes them up
-    more: MoreQuestions = field(default_factory=MoreQuestions)  # what else is asked
+    more: MoreQueries = field(default_factory=MoreQueries)  # what else is asked
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
@@ -139,63 +139,65 @@ class TargetOutputs:
         places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.sees_weights else []
         self._looked_at = {self.evaluated[place] for place in places}
 
-    def __call__(self, release: EvaluatedRelease) -> Columns:
-        """Ask a release; of the last one return log p_y and scaled confidence of every target, (worlds, targets).
+    def __call__(self, release: EvaluatedRelease) -> ResultColumns:
+        """Ask a release; of the last one return log p_y and scaled confidence of every target, (trials, targets).
 
         Of clients these are means over records.
         """
-        game, records, name = release.game, release.game.differing, release.batch.name
+        federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:
-            self._seen[name] += [white_box_features(game.model, release.models, records.features, records.labels)]
+            self._seen[name] += [white_box_features(federation.model, release.models, records.features, records.labels)]
         if self.is_active and release.number > 0:
             self._losses[name].append(release.differing_losses)
-        return self._of_last(release) if release.is_last else Columns()
+        return self._of_last(release) if release.is_last else ResultColumns()
 
-    def _of_last(self, release: EvaluatedRelease) -> Columns:
-        game, records, name = release.game, release.game.differing, release.batch.name
-        logits = game.model.logits(release.models, records.features).cpu()
+    def _of_last(self, release: EvaluatedRelease) -> ResultColumns:
+        federation, records, name = release.federation, release.federation.differing, release.batch.name
+        logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
         asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
-        told = {what: _by_target(values, game.target_of_records) for what, values in asked.items()}
+        told = {what: _by_target(values, federation.target_of_records) for what, values in asked.items()}
         if self.is_active:
-            told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
+            told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()
-        self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(game, release.models)}
+        self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(federation, release.models)}
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
             self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
-        return Columns(targets=told)
+        return ResultColumns(targets=told)
 
-    def _answers(self, game: Game, models: Tensor) -> dict[str, Tensor]:
+    def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
         """Return what the models say to everything else that they are asked."""
-        found, records, more = dict[str, Tensor](), game.differing, self.more
+        found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
             ways = more.ways.asked(records.features, more.queries)
-            asked = (scaled_confidence(_logits(game, models, features), labels) for features in ways)
-            confidences = [torch.from_numpy(_by_target(one, game.target_of_records)).float() for one in asked]
+            asked = (scaled_confidence(_logits(federation, models, features), labels) for features in ways)
+            confidences = [torch.from_numpy(_by_target(one, federation.target_of_records)).float() for one in asked]
             found[QUERIES] = torch.stack(confidences, dim=2)
         if more.attribute is not None:
             place, losses = more.attribute.column.places, list[Tensor]()
             for value in torch.from_numpy(more.attribute.values):
                 features = records.features.clone()
                 features[:, place] = value.to(features.device)
-                losses.append(torch.from_numpy(-label_log_probability(_logits(game, models, features), labels)).float())
+                losses.append(
+                    torch.from_numpy(-label_log_probability(_logits(federation, models, features), labels)).float()
+                )
             found[VALUES] = torch.stack(losses, dim=2)
         return found
 
-    def outputs(self, batch: WorldBatch) -> dict[str, Tensor]:
-        """Return logits (worlds, records, classes), log p_y of the population (worlds, p), and what else was asked."""
+    def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
+        """Return logits (trials, records, classes), log p_y of the population (trials, p), and what else was asked."""
         return self._outputs[batch.name]
 
 
-def _logits(game: Game, models: Tensor, features: Tensor) -> Floats:
-    """Return logits (worlds, records, classes) in float64."""
-    return np.asarray(game.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
+def _logits(federation: LoadedFederation, models: Tensor, features: Tensor) -> Floats:
+    """Return logits (trials, records, classes) in float64."""
+    return np.asarray(federation.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
 
 
 def _by_target(values: Floats, target_of_records: Integers) -> Floats:
-    """Return the mean over the records of each target, (worlds, targets)."""
+    """Return the mean over the records of each target, (trials, targets)."""
     counts = np.bincount(target_of_records)
     sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)
     return np.asarray(sums / counts, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The challenger: draws who is in, who takes part and the noise, and tells nobody more than its part."""
+"""The challenger: draws the membership, who takes part and the noise, and tells nobody more than its part."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -12,12 +12,12 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.audits.canaries.directions import canary_coin
-from fl_audit.federation.columns import Columns
-from fl_audit.federation.game import Game
-from fl_audit.federation.membership import Membership, WhoIsIn
-from fl_audit.federation.randomised import randomised_records, record_pair
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.membership import Membership, MembershipScheme
+from fl_audit.federation.randomised_records import randomised_records, record_pair
+from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.randomness import Purpose, generator
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 
 @dataclass
@@ -29,105 +29,105 @@ class SeededChallenger:
 
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
-    who: WhoIsIn = WhoIsIn.BY_COINS  # which of them are in
+    who: MembershipScheme = MembershipScheme.BY_COINS  # which of them are in
     prior: Floats | None = None  # how likely each is to be the one that is in, (targets,); None where all equally are
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
-    def membership(self, worlds: Sequence[int]) -> Membership:
-        """Return which targets are in, world by world: every coin is fair, whatever the prior of the claim.
+    def membership(self, trials: Sequence[int]) -> Membership:
+        """Return which targets are in, trial by trial: every coin is fair, whatever the prior of the claim.
 
-        Where there is one target and it is in, the world trains on D, elsewhere on D'.
+        Where there is one target and it is in, the trial trains on D, elsewhere on D'.
         """
-        for world in (one for one in worlds if one not in self._is_in):
-            self._is_in[world] = self._draw(generator(self.seed, Purpose.SECRET_BIT, world=world))
-        return Membership(np.stack([self._is_in[world] for world in worlds]))
+        for trial in (one for one in trials if one not in self._is_in):
+            self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
+        return Membership(np.stack([self._is_in[trial] for trial in trials]))
 
     def _draw(self, source: np.random.Generator) -> Flags:
         match self.who:
-            case WhoIsIn.BY_COINS:
+            case MembershipScheme.BY_COINS:
                 return source.integers(2, size=self.targets) == 1
-            case WhoIsIn.EXACTLY_ONE if self.prior is None:
+            case MembershipScheme.EXACTLY_ONE if self.prior is None:
                 return np.asarray(np.arange(self.targets) == source.integers(self.targets))
-            case WhoIsIn.EXACTLY_ONE:
+            case MembershipScheme.EXACTLY_ONE:
                 return np.asarray(np.arange(self.targets) == source.choice(self.targets, p=self.prior))
-            case WhoIsIn.ALL:
+            case MembershipScheme.ALL:
                 return np.ones(self.targets, dtype=np.bool_)
             case _:
                 assert_never(self.who)
 
     def participation(
-        self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
+        self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which of a client's records, or users, take part in a round, (worlds, records): a Poisson sample.
+        """Return which of a client's records, or users, take part in a round, (trials, records): a Poisson sample.
 
-        Each takes part on its own. Keyed by seed, world, round and client.
+        Each takes part on its own. Keyed by seed, trial, round and client.
 
         Parameters
         ----------
-        worlds, server_round, client, records
-            Numbers of the worlds, the round, from 1, and the number of the client with that of its records or users.
+        trials, server_round, client, records
+            Numbers of the trials, the round, from 1, and the number of the client with that of its records or users.
         sampling_rate
             Probability that one takes part, in (0, 1].
         """
-        sources = self._sources(Purpose.RECORD_SAMPLING, worlds, server_round, client)
+        sources = self._sources(Purpose.RECORD_SAMPLING, trials, server_round, client)
         return np.stack([source.random(records) < sampling_rate for source in sources])
 
     def client_participation(
-        self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
+        self, trials: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return which clients take part in a round, (worlds, clients): a Poisson sample, keyed by world and round.
+        """Return which clients take part in a round, (trials, clients): a Poisson sample, keyed by trial and round.
 
         Parameters
         ----------
-        worlds, server_round, clients, sampling_rate
+        trials, server_round, clients, sampling_rate
             As of `participation`; how many clients there are.
         """
-        sources = self._sources(Purpose.CLIENT_SAMPLING, worlds, server_round)
+        sources = self._sources(Purpose.CLIENT_SAMPLING, trials, server_round)
         return np.stack([source.random(clients) < sampling_rate for source in sources])
 
-    def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are in, in a round, (worlds, canaries): fair coins, keyed by world and round.
+    def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
+        """Return which canaries are in, in a round, (trials, canaries): fair coins, keyed by trial and round.
 
         Parameters
         ----------
-        worlds, server_round, canaries
+        trials, server_round, canaries
             As of `participation`; how many canaries there are.
         """
-        tossed = [[canary_coin(self.seed, server_round, one, world) for one in range(canaries)] for world in worlds]
-        return np.array(tossed, dtype=np.bool_).reshape(len(worlds), canaries)
+        tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
+        return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
 
-    def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm.
+    def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
+        """Return standard normal draws, float64 (trials,), for the bits of an adaptive norm.
 
         Parameters
         ----------
-        worlds, server_round
+        trials, server_round
             As of `participation`.
         """
-        sources = self._sources(Purpose.QUANTILE_NOISE, worlds, server_round)
+        sources = self._sources(Purpose.QUANTILE_NOISE, trials, server_round)
         return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
 
     def noise_seed(self, client: int) -> int:
         """Return the seed of a client's own noise: from it nobody learns another's, or the challenger's."""
         return int(generator(self.seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
 
-    def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (worlds, size), keyed by seed, world and round.
+    def standard_normals(self, trials: Sequence[int], server_round: int, size: int) -> Tensor:
+        """Return float32 standard normal draws (trials, size), keyed by seed, trial and round.
 
         Parameters
         ----------
-        worlds, server_round, size
-            As of `participation`; how many draws each world needs.
+        trials, server_round, size
+            As of `participation`; how many draws each trial needs.
         """
-        draws = np.empty((len(worlds), size), dtype=np.float32)
-        for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, worlds, server_round), strict=True):
+        draws = np.empty((len(trials), size), dtype=np.float32)
+        for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round), strict=True):
             source.standard_normal(out=row, dtype=np.float32)
         return torch.from_numpy(draws)
 
     def _sources(
-        self, purpose: Purpose, worlds: Sequence[int], server_round: int, client: int = 0
+        self, purpose: Purpose, trials: Sequence[int], server_round: int, client: int = 0
     ) -> Iterator[np.random.Generator]:
-        return (generator(self.seed, purpose, world=world, round=server_round, client=client) for world in worlds)
+        return (generator(self.seed, purpose, trial=trial, round=server_round, client=client) for trial in trials)
 
 
 @dataclass
@@ -138,73 +138,75 @@ class AheadChallenger(SeededChallenger):
     rounds: int = field(kw_only=True)  # after this round there is no next one
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
-    def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
+    def standard_normals(self, trials: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return the draws of a round, and begin with those of the next."""
-        ready = self._drawn.pop((worlds[0], server_round), None)
-        draws = super().standard_normals(worlds, server_round, size) if ready is None else ready.result()
+        ready = self._drawn.pop((trials[0], server_round), None)
+        draws = super().standard_normals(trials, server_round, size) if ready is None else ready.result()
         if server_round < self.rounds:
-            later = self.executor.submit(super().standard_normals, worlds, server_round + 1, size)
-            self._drawn[worlds[0], server_round + 1] = later
+            later = self.executor.submit(super().standard_normals, trials, server_round + 1, size)
+            self._drawn[trials[0], server_round + 1] = later
         return draws
 
 
-def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> Integers:
-    """Open the secrets of a batch: which of the sums that the insider weighed was released, (worlds, rounds).
+def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> Integers:
+    """Open the secrets of a batch: which of the sums that the insider weighed was released, (trials, rounds).
 
     It is 0 under D, 1 under D', and 2 in rounds in which the differing unit took no part in secret.
 
     Parameters
     ----------
-    game, challenger, batch
-        The game, who knows its secrets, and the worlds.
+    federation, challenger, batch
+        The federation, who knows its secrets, and the trials.
     """
-    by_world = np.where(challenger.membership(batch.worlds).is_in[:, :1], 0, 1)
-    sides = np.repeat(by_world, game.public.rounds, axis=1)
-    if game.public.is_secretly_sampled:
-        rounds = range(1, game.public.rounds + 1)
-        took_part = np.stack([_takes_part(game, challenger, batch, number) for number in rounds], axis=1)
+    by_trial = np.where(challenger.membership(batch.trials).is_in[:, :1], 0, 1)
+    sides = np.repeat(by_trial, federation.public.rounds, axis=1)
+    if federation.public.is_secretly_sampled:
+        rounds = range(1, federation.public.rounds + 1)
+        took_part = np.stack([_takes_part(federation, challenger, batch, number) for number in rounds], axis=1)
         sides = np.where(took_part, sides, 2)
     return sides.astype(np.int64)
 
 
-def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, server_round: int) -> Flags:
-    """Return in which worlds the differing unit takes part in a round that is sampled, (worlds,)."""
-    rate = game.public.law.sampling_rate
-    match game.unit:
+def _takes_part(
+    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+) -> Flags:
+    """Return in which trials the differing unit takes part in a round that is sampled, (trials,)."""
+    rate = federation.public.mechanism.sampling_rate
+    match federation.unit:
         case Unit.RECORD | Unit.USER:
-            units = game.units_of(game.victim)
-            drawn = challenger.participation(batch.worlds, server_round, game.victim, len(units), rate)
-            return drawn[:, int(np.flatnonzero(units == game.target)[0])]
+            units = federation.units_of(federation.victim)
+            drawn = challenger.participation(batch.trials, server_round, federation.victim, len(units), rate)
+            return drawn[:, int(np.flatnonzero(units == federation.target)[0])]
         case Unit.CLIENT:
-            everybody = challenger.client_participation(batch.worlds, server_round, game.public.clients, rate)
-            return everybody[:, game.victim]
+            everybody = challenger.client_participation(batch.trials, server_round, federation.public.clients, rate)
+            return everybody[:, federation.victim]
         case _:
-            assert_never(game.unit)
+            assert_never(federation.unit)
 
 
 OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
-"""Columns of the table of worlds: log-odds of the first record against the second, seen what became of either."""
+"""Columns of the table of trials: log-odds of the first record against the second, seen what became of either."""
 
 
-def record_draws(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> Columns:
-    """Weigh what became of the two records of `record_pair`: log-odds where either was randomised, (worlds,).
+def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
+    """Weigh what became of the two records of `record_pair`: log-odds where either was randomised, (trials,).
 
     So would an insider who sees the randomised record itself. Only a simulation can measure it: the seeds are the
     owners' secrets, and the challenger of a simulation draws them all.
 
     Parameters
     ----------
-    game, challenger, batch
-        The game, where nothing is weighed without a randomiser, who tells the owners' seeds, and the worlds.
+    federation, challenger, batch
+        The federation, where nothing is weighed without a randomizer, who tells the owners' seeds, and the trials.
     """
-    randomiser = game.public.randomiser
-    pair = None if randomiser is None else record_pair(game)
-    if randomiser is None or pair is None:
-        return Columns()
+    local_randomizer = federation.public.local_randomizer
+    pair = None if local_randomizer is None else record_pair(federation)
+    if local_randomizer is None or pair is None:
+        return ResultColumns()
     found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
     for values, record in zip(found.values(), (pair.first, pair.second), strict=True):
         seed = challenger.noise_seed(record.client)
-        for row, world in enumerate(batch.worlds):
-            told = randomised_records(game, record.client, seed, world, record.place + 1)[-1:]
-            values[row] = randomiser.log_odds(told, pair.first.features, pair.second.features)[0]
-    return Columns(worlds=found)
+        for row, trial in enumerate(batch.trials):
+            told = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
+            values[row] = local_randomizer.log_odds(told, pair.first.features, pair.second.features)[0]
+    return ResultColumns(trials=found)

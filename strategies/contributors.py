@@ -1,4 +1,4 @@
-"""Who is asked to contribute to a round, and in which worlds; what they sent is checked whole before it is used."""
+"""Who is asked to contribute to a round, and in which trials; what they sent is checked whole before it is used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,24 +12,26 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Floats32, Integers
-from fl_audit.federation.public import PublicGame
-from fl_audit.learning.stacking import cached_rows
+from fl_audit.federation.federation import Federation
+from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.mechanisms.standpoint import Place
+from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.replies import read_array
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 
 @dataclass(frozen=True)
-class Roster:
+class ClientRoster:
     """Who is who in a federation."""
 
     nodes: Sequence[int]  # node id of each partition
-    targets: Mapping[int, tuple[int, ...]]  # the targets of the game that a partition holds, of those that hold any
+    targets: Mapping[
+        int, tuple[int, ...]
+    ]  # the targets of the federation that a partition holds, of those that hold any
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
     shards: tuple[Integers, ...]  # which units each partition holds: records of D, users, or the client itself
     units: int  # number of all units
@@ -41,72 +43,74 @@ class Roster:
 
 
 @dataclass(frozen=True)
-class AskedClient:
+class ContributingClient:
     """A client that is asked to contribute."""
 
     client: int  # its partition
-    rows: Integers | None = None  # in which worlds of the batch, ascending; None is in all of them
+    rows: Integers | None = None  # in which trials of the batch, ascending; None is in all of them
     more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # what it is told beside the models
 
 
 @dataclass(frozen=True)
-class Call:
+class ContributionCall:
     """Everybody who is asked to contribute to a round of a batch."""
 
-    asked: tuple[AskedClient, ...]  # the clients, ascending
-    taking_part: Tensor | None = None  # which units take part, bool (worlds, units), in a secret sample; else None
+    asked: tuple[ContributingClient, ...]  # the clients, ascending
+    taking_part: Tensor | None = None  # which units take part, bool (trials, units), in a secret sample; else None
 
 
 def call_of(
-    public: PublicGame, roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int
-) -> Call:
+    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+) -> ContributionCall:
     """Return who is asked to contribute to a round.
 
     Parameters
     ----------
     public, roster, challenger, batch, server_round
-        The public game, with its release law, which client holds which partition, who draws who takes part, the worlds,
-        and the round, from 1.
+        The public federation, with its mechanism, which client holds which partition, who draws who takes part, the
+        trials, and the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
     if public.canaries == 0:
         return call
-    coins = challenger.coins(batch.worlds, server_round, public.canaries)
-    if isinstance(public.law.contribution, PrivateTraining):
+    coins = challenger.coins(batch.trials, server_round, public.canaries)
+    if isinstance(public.mechanism.contribution, PrivateTraining):
         told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()}
         asked = (replace(one, more=one.more | told) if one.client == roster.victim else one for one in call.asked)
         return replace(call, asked=tuple(asked))
-    worlds = list(batch.worlds)
+    trials = list(batch.trials)
     added = (
-        AskedClient(public.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.WORLDS: worlds})
+        ContributingClient(public.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
         for one in range(public.canaries)
     )
     return replace(call, asked=(*call.asked, *added))
 
 
 def _without_canaries(
-    public: PublicGame, roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int
-) -> Call:
+    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+) -> ContributionCall:
     clients = range(public.clients)
-    match public.law.participation, public.law.unit:
+    match public.mechanism.participation, public.mechanism.unit:
         case Everybody(), _:
-            return Call(tuple(AskedClient(client) for client in clients))
+            return ContributionCall(tuple(ContributingClient(client) for client in clients))
         case FixedCohort() as cohorts, _:
-            return Call(tuple(AskedClient(int(client)) for client in cohorts.members(public.data_seed, server_round)))
+            return ContributionCall(
+                tuple(ContributingClient(int(client)) for client in cohorts.members(public.data_seed, server_round))
+            )
         case PoissonSampling(rate), Unit.RECORD | Unit.USER:
-            taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[AskedClient]()
+            taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roster.shards):
-                drawn = challenger.participation(batch.worlds, server_round, client, len(shard), rate)
+                drawn = challenger.participation(batch.trials, server_round, client, len(shard), rate)
                 taking_part[:, shard] = drawn
-                asked.append(AskedClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
-            return Call(tuple(asked), torch.from_numpy(taking_part))
+                asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+            return ContributionCall(tuple(asked), torch.from_numpy(taking_part))
         case PoissonSampling(rate), Unit.CLIENT:
-            drawn = challenger.client_participation(batch.worlds, server_round, public.clients, rate)
+            drawn = challenger.client_participation(batch.trials, server_round, public.clients, rate)
             there = [client for client in clients if drawn[:, client].any()]
-            called = tuple(AskedClient(client, np.flatnonzero(drawn[:, client])) for client in there)
-            return Call(called, torch.from_numpy(drawn))
+            called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
+            return ContributionCall(called, torch.from_numpy(drawn))
         case _:
-            assert_never((public.law.participation, public.law.unit))
+            assert_never((public.mechanism.participation, public.mechanism.unit))
     raise AssertionError("every participation has its units")
 
 
@@ -116,10 +120,10 @@ class ReceivedContribution:
 
     client: int  # its partition
     reply: Message  # its reply
-    rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
-    # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
+    rows: Integers | None = None  # the trials of the batch that it was asked about, ascending; None is all of them
+    # The largest L2 norm that an honest contribution has, one for all trials of the batch or each its own (trials,).
     longest: Floats | float = np.inf
-    half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a world
+    half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a trial
     users: int = 0  # where users are units, how many of them it holds, each of whom has a bit; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
@@ -132,35 +136,36 @@ class ReceivedContribution:
 class Received:
     """What came of a round."""
 
-    total: Tensor  # sum of contributions in partition order, float32 (worlds, parameters)
-    local_sensitivity: Floats  # what the victim says of it, float64 (worlds,); zero where the noise does not follow it
-    centred_bits: Tensor  # sum over clients of their bits less one half, float64 (worlds,); zero for a fixed norm
+    total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
+    local_sensitivity: Floats  # what the victim says of it, float64 (trials,); zero where the noise does not follow it
+    centred_bits: Tensor  # sum over clients of their bits less one half, float64 (trials,); zero for a fixed norm
     of_victim: Tensor | None = None  # the victim's contribution, where the server is the adversary; None elsewhere
 
 
 def receive(
-    public: PublicGame, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
+    public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> Received:
     """Read everything that was sent in a round.
 
     Parameters
     ----------
     public, sent, victim
-        The public game, whose law says what must be there, what clients sent, ascending, and the victim's partition.
+        The public federation, whose mechanism says what must be there, what clients sent, ascending, and the victim's
+        partition.
     shape, server_round
-        (worlds, parameters), and the round that is named in errors.
+        (trials, parameters), and the round that is named in errors.
 
     Raises
     ------
     FederationError
         If something is missing, mis-shaped, not finite or longer than it may be: then nothing is released.
     """
-    law, worlds = public.law, shape[0]
+    mechanism, trials = public.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
-    sensitivity, bits, own = np.zeros(worlds), torch.zeros(worlds, dtype=torch.float64), None
+    sensitivity, bits, own = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
     for one in sent:
-        if law.is_adaptive:
-            own_shape = (worlds if one.rows is None else len(one.rows),)
+        if mechanism.is_adaptive:
+            own_shape = (trials if one.rows is None else len(one.rows),)
             said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
             # One half is that of a client who contributes nothing: centred it is 0. Of users there is a bit for each.
             accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
@@ -171,9 +176,9 @@ def receive(
                 who = f"round {server_round}: client {one.client}"
                 raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")
             bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
-        if one.client == victim and law.scaling is NoiseScaling.LOCAL:
-            sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (worlds,), np.float64, victim, server_round)
-        if one.client == victim and public.standpoint.place is Place.SERVER:
+        if one.client == victim and mechanism.scaling is NoiseScaling.LOCAL:
+            sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
+        if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
     return Received(total, sensitivity, bits, own)
 
@@ -213,9 +218,9 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     return total
 
 
-def _require_short(one: ReceivedContribution, array: Floats32, worlds: int, server_round: int) -> None:
+def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
     """Refuse a contribution that is longer than an honest one: the noise is not made for it."""
-    longest = np.broadcast_to(one.longest, worlds)
+    longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():
         return

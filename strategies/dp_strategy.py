@@ -1,9 +1,9 @@
-"""Federated training under a release law, for all worlds of some batches at once, as a Flower strategy.
+"""Federated training under a mechanism, for all trials of some batches at once, as a Flower strategy.
 
 A round releases r_i, the sum of clipped contributions and noise, and moves the model by r_i / n, n fixed and public.
-Contributions, noise, who takes part and how the model follows are those of the law: gradients of records make it
-DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`inquiries`) travel with the rounds; what they are
-about is no concern of the strategy.
+Contributions, noise, who takes part and how the model follows are those of the distribution: gradients of records make
+it DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`round_queries`) travel with the rounds; what
+they are about is no concern of the strategy.
 """
 
 from collections import deque
@@ -20,21 +20,28 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
+from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.arrays import Floats, Integers
-from fl_audit.federation.public import PublicGame
-from fl_audit.federation.seen import Made, SideInformation, Step
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.observed_rounds import ServerRound, SideInformation, Step
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
-from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.privacy.matrices import strategy_matrix
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.contributors import Call, Received, ReceivedContribution, Roster, call_of, receive
+from fl_audit.strategies.contributors import (
+    ClientRoster,
+    ContributionCall,
+    Received,
+    ReceivedContribution,
+    call_of,
+    receive,
+)
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.inquiries import TRAIN, Inquiry, More, Transcript
+from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RoundQueries
 from fl_audit.strategies.replies import Answer, read_replies
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # share by which sums of 32-bit numbers may exceed what they would be exactly
 
@@ -43,25 +50,25 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class DPStrategy(Strategy):
-    """Federated training under a release law."""
+    """Federated training under a mechanism."""
 
-    public: PublicGame  # the public game, with its release law
-    roster: Roster  # which node holds which partition
-    challenger: SeededChallenger  # the source of who is in, samples and noise
-    batches: Sequence[WorldBatch]  # the batches of worlds that travel together
+    public: Federation  # the public federation, with its mechanism
+    roster: ClientRoster  # which node holds which partition
+    challenger: SeededChallenger  # the source of membership, samples and noise
+    batches: Sequence[TrialBatch]  # the batches of trials that travel together
     parameters: int  # number of scalars of one model
     time_limit: float  # seconds that one client call may take
-    on_release: Callable[[WorldBatch, Made], None]  # told of every release as it is made
-    inquiries: Sequence[Inquiry] = ()  # what parties are asked beside their contributions
+    on_release: Callable[[TrialBatch, ServerRound], None]  # told of every release as it is made
+    round_queries: Sequence[RoundQueries] = ()  # what parties are asked beside their contributions
     # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
     is_over: Callable[[], bool] = lambda: False
-    transcripts: dict[str, Transcript] = field(init=False, default_factory=dict)
+    transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
-    _calls: dict[str, Call] = field(init=False, default_factory=dict)
+    _calls: dict[str, ContributionCall] = field(init=False, default_factory=dict)
     _written: dict[Answer, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._game_json, noise = self.public.to_json(), self.public.law.noise
+        self._federation_json, noise = self.public.to_json(), self.public.mechanism.noise
         self._correlated = dict[str, _CorrelatedDraws]()
         if isinstance(noise, CorrelatedGaussian):
             self._correlated = {batch.name: _CorrelatedDraws(noise) for batch in self.batches}
@@ -69,7 +76,7 @@ class DPStrategy(Strategy):
     @property
     def exchanges(self) -> int:
         """Rounds that `start` is to be given: those with a release, then those in which only questions travel."""
-        return max([self.public.rounds, *(inquiry.last_exchange for inquiry in self.inquiries)])
+        return max([self.public.rounds, *(query.last_exchange for query in self.round_queries)])
 
     def summary(self) -> None:
         """Say nothing: the run prints its own summary."""
@@ -77,18 +84,22 @@ class DPStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask every client for its sums, and parties what the inquiries want to know."""
-        law = self.public.law
+        """Ask every client for its sums, and parties what the queries want to know."""
+        mechanism = self.public.mechanism
         if server_round == 1:
             for batch in self.batches:
-                norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
-                self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
+                norms = (
+                    torch.full((batch.count,), mechanism.clipping_norm, dtype=torch.float64)
+                    if mechanism.is_adaptive
+                    else None
+                )
+                self.transcripts[batch.name] = BatchProgress([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
         asked = list[Message]()
-        for inquiry in self.inquiries:
-            asked += inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
+        for query in self.round_queries:
+            asked += query.messages(server_round, self.transcripts, self._message, self._owner_message)
         if server_round > self.public.rounds:
             return asked
-        self._ended = self._ended or (not self.inquiries and self.is_over())
+        self._ended = self._ended or (not self.round_queries and self.is_over())
         if self._ended:
             return asked
         self._calls = {
@@ -101,7 +112,7 @@ class DPStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Make the release of this round; note what parties answered."""
         is_round = server_round <= self.public.rounds and not self._ended
-        expected = [answer for inquiry in self.inquiries for answer in inquiry.answers(server_round)]
+        expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
             expected += [Answer(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked]
         named_round = min(server_round, self.public.rounds)
@@ -110,8 +121,8 @@ class DPStrategy(Strategy):
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
         read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
-        for inquiry in self.inquiries:
-            inquiry.note(server_round, found)
+        for query in self.round_queries:
+            query.note(server_round, found)
         if not is_round:
             return None, None
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
@@ -124,134 +135,136 @@ class DPStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask nobody: releases are evaluated by the server, and by what inquiries bring."""
+        """Ask nobody: releases are evaluated by the server, and by what queries bring."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         return None
 
-    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Return the noised sums of a batch (worlds, parameters), made in the memory of the sums.
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        """Return the noised sums of a batch (trials, parameters), made in the memory of the sums.
 
         Parameters
         ----------
         batch, server_round, total, sigma
-            The worlds; the round, from 1; the sums (worlds, parameters); and the noise standard deviation of each
-            world, as the law says (worlds,).
+            The trials; the round, from 1; the sums (trials, parameters); and the noise standard deviation of each
+            trial, as the mechanism says (trials,).
         """
-        draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
+        draws = self.challenger.standard_normals(batch.trials, server_round, self.parameters)
         if batch.name in self._correlated:
             draws = self._correlated[batch.name].next(draws, server_round)
         return add_noise(total, draws, sigma)
 
     @staticmethod
-    def _at_once(batches: Sequence[WorldBatch], work: Callable[[WorldBatch], T]) -> list[tuple[WorldBatch, T]]:
+    def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
         """Do something for batches at the same time: clients wait for it, and have left the cores free."""
         if not batches:
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
-    def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: Received) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
-        law, transcript, total = self.public.law, self.transcripts[batch.name], read.total
+        mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
-        if law.adds_noise and not law.clients_add_noise:
-            total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, side.norms_array))
+        if mechanism.adds_noise and not mechanism.clients_add_noise:
+            total = self.noise(
+                batch, server_round, total, mechanism.server_scale(read.local_sensitivity, side.norms_array)
+            )
         before, state = transcript.models[-1], transcript.optimizer
-        moved, transcript.optimizer = step(law.optimizer, before, total, state, law.denominator)
+        moved, transcript.optimizer = step(mechanism.optimizer, before, total, state, mechanism.denominator)
         if not np.isfinite(moved.numpy()).all():
             said = f"round {server_round}: a model of {batch.name} is no longer finite"
             raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
-        transcript.made = Made(server_round, tuple(transcript.models), total, side, transcript.steps)
-        if law.rounds_needed > 1:
-            transcript.steps = (*transcript.steps, Step(before, total))[1 - law.rounds_needed :]
+        transcript.made = ServerRound(server_round, tuple(transcript.models), total, side, transcript.steps)
+        if mechanism.rounds_needed > 1:
+            transcript.steps = (*transcript.steps, Step(before, total))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _side_information(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, read: Received) -> SideInformation:
         """Return what an adversary knows of a round beside the release, and move the clipping norms."""
-        law, transcript = self.public.law, self.transcripts[batch.name]
+        mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
-        if isinstance(law.clipping, AdaptiveClipping):
+        if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
-            draws = self.challenger.quantile_normals(batch.worlds, server_round)
-            bits = read.centred_bits + law.bit_sigma * draws
+            draws = self.challenger.quantile_normals(batch.trials, server_round)
+            bits = read.centred_bits + mechanism.bit_sigma * draws
             side = replace(side, norms=transcript.norms, bits=bits)
-            transcript.norms = law.clipping.moved(transcript.norms, bits / law.denominator + 0.5)
-        if law.clients_add_noise:
-            side = replace(side, world_numbers=torch.tensor(list(batch.worlds)))
+            transcript.norms = mechanism.clipping.moved(transcript.norms, bits / mechanism.denominator + 0.5)
+        if mechanism.clients_add_noise:
+            side = replace(side, trial_numbers=torch.tensor(list(batch.trials)))
         return side
 
-    def _shown_participation(self, batch: WorldBatch) -> Tensor | None:
+    def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
         """Return who took part as far as the adversary may know: that of the target may be a secret."""
         taking_part = self._calls[batch.name].taking_part
-        if taking_part is None or self.public.standpoint.sees_participation or self.public.plays_membership:
+        if taking_part is None or self.public.threat_model.sees_participation or self.public.plays_membership:
             return taking_part  # of many targets each has an insider, who is told of all others
         shown = taking_part.clone()
         shown[:, self.public.pair.index] = False
         return shown
 
-    def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
+    def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
         """Return what the clients sent, all of it checked, summed in partition order."""
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
             half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
-            users = len(self.roster.shards[one.client]) if self.public.law.unit is Unit.USER else 0
+            users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
-    def _longest(self, client: int, batch: WorldBatch) -> Floats | float:
-        """Return the largest norm that the contribution of an honest client has in each world of a batch.
+    def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
+        """Return the largest norm that the contribution of an honest client has in each trial of a batch.
 
         A sum over records is at most as long as they are together. Noise that the client adds is longer than its
         expected length by more than eight standard deviations of a coordinate with a probability below 1e-13.
         """
-        law, norms = self.public.law, self.transcripts[batch.name].norms
+        mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
         pushes = self.public.ascent > 0 and client in self.roster.insiders
-        if pushes or isinstance(law.contribution, PrivateTraining):
+        if pushes or isinstance(mechanism.contribution, PrivateTraining):
             return np.inf
-        is_one = law.unit is Unit.CLIENT or self.public.is_canary(client)
+        is_one = mechanism.unit is Unit.CLIENT or self.public.is_canary(client)
         units = 1 if is_one else len(self.roster.shards[client])
-        each: Floats | float = law.clipping_norm if norms is None else norms.numpy()
-        noise = law.share_scale * (np.sqrt(self.parameters) + 8.0)
+        each: Floats | float = mechanism.clipping_norm if norms is None else norms.numpy()
+        noise = mechanism.share_scale * (np.sqrt(self.parameters) + 8.0)
         return units * each * (1 + _ROUNDING) + noise
 
-    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
+    def _train_messages(self, batch: TrialBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
         for one in self._calls[batch.name].asked:
-            worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
+            trials, arrays, more = list(batch.trials), whole, dict(one.more)
             if one.rows is not None and len(one.rows) < batch.count:
-                worlds = [worlds[row] for row in one.rows]
+                trials = [trials[row] for row in one.rows]
                 some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
                 arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
             if self.public.clients_draw:
-                more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
-            more |= self._membership(one.client, worlds)
+                more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.TRIALS: trials}
+            more |= self._membership(one.client, trials)
             yield self._message(one.client, TRAIN, batch, server_round, arrays, more)
 
-    def _norms(self, batch: WorldBatch, rows: Integers | slice) -> dict[str, Array]:
+    def _norms(self, batch: TrialBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
-    def _membership(self, client: int, worlds: Sequence[int]) -> More:
-        """Return what an owner of data is told of its own targets: which are in, in these worlds."""
+    def _membership(self, client: int, trials: Sequence[int]) -> More:
+        """Return what an owner of data is told of its own targets: which are in, in these trials."""
         targets = self.roster.targets.get(client)
-        return {Key.MEMBERSHIP: self.challenger.membership(worlds).of_targets(targets).pack()} if targets else {}
+        return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
-        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
         """Return a message to an owner of data, who is told which of its own targets are in."""
-        told = {**more, **self._membership(client, batch.worlds)}
+        told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 
     def _message(
-        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
+        self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        config = ConfigRecord({Key.GAME: self._game_json, Key.ROUND: server_round, Key.BATCH: batch.name})
+        config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
         config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
         self._written[Answer(client, kind, batch.name)] = server_round
         content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
@@ -269,7 +282,7 @@ class _CorrelatedDraws:
         self._drawn = deque[Tensor](maxlen=noise.rounds_needed - 1)
 
     def next(self, standard_normals: Tensor, server_round: int) -> Tensor:
-        """Return the draws of round t, which come in order, in the memory of z_t, float32 (worlds, parameters)."""
+        """Return the draws of round t, which come in order, in the memory of z_t, float32 (trials, parameters)."""
         row = self._matrix[server_round - 1]
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):

@@ -1,4 +1,6 @@
-"""Grids around Flower's, 1.32 and newer: what one leaves to another, with somebody who listens, and a room of games."""
+"""Grids around Flower's, 1.32 and newer: what one leaves to another, with somebody who listens, and a room of
+trials.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -47,8 +49,8 @@ def make_messages_for(run: int, node: int) -> None:
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, node
 
 
-class Ears(Protocol):
-    """Who listens to the messages of a game."""
+class MessageRecorder(Protocol):
+    """Who listens to the messages of a trial."""
 
     def sends(self, message: Message) -> None:
         """Note a message that is about to be sent, and write on it."""
@@ -57,7 +59,7 @@ class Ears(Protocol):
         """Note a reply, and take out what the app's strategy is not to see."""
 
 
-class Room(Grid):
+class InProcessGrid(Grid):
     """A grid whose clients are one function in this process, of a message to its reply; None where there is none."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
@@ -71,7 +73,7 @@ class Room(Grid):
     @property
     def run(self) -> Run:
         """There is no run record."""
-        raise NotImplementedError("games have no run record")
+        raise NotImplementedError("trials have no run record")
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
@@ -97,12 +99,12 @@ class Room(Grid):
         return [reply for message in messages if (reply := self._answer(message)) is not None]
 
 
-class HeardGrid(GridAround):
+class RecordedGrid(GridAround):
     """A grid of Flower's with somebody who listens; all else is as without."""
 
-    def __init__(self, grid: Grid, ears: Ears) -> None:
+    def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
         super().__init__(grid)
-        self._ears = ears
+        self._recorder = recorder
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.grid.push_messages(self._written(messages))
@@ -116,11 +118,11 @@ class HeardGrid(GridAround):
     def _written(self, messages: Iterable[Message]) -> list[Message]:
         sent = list(messages)
         for message in sent:
-            self._ears.sends(message)
+            self._recorder.sends(message)
         return sent
 
     def _read(self, replies: Iterable[Message]) -> list[Message]:
         read = list(replies)
         for reply in read:
-            self._ears.receives(reply)
+            self._recorder.receives(reply)
         return read

@@ -1,14 +1,14 @@
 """Epsilon* of releases from what data owners tell of their losses: extremes, then moments, never a loss.
 
-Release i is asked about while the clients work on later rounds, as the insider is. Exchange i + 1 (see `inquiries`)
+Release i is asked about while the clients work on later rounds, as the insider is. Exchange i + 1 (see `round_queries`)
 asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server has
 evaluated the population. With a public range the first question is left out.
 
 What everybody learns: the server, moments of each shard (of a shard of one record, its loss) and, without a public
 range, extremes of each; every client, the insider included, the moments of the population and the range in use. A range
-that was found holds extreme losses of members without noise, which no promise covers: a deployment names a public one.
-The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server could
-work it out unasked.
+that was found holds extreme losses of members without noise, which no guarantee covers: a deployment names a public
+one. The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server
+could work it out unasked.
 """
 
 from collections import defaultdict
@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
+from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
-from fl_audit.federation.columns import Columns
-from fl_audit.packing import pack
+from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.protocol import Key, Query, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.inquiries import Inquiry, More, Transcript, WriteMessage
+from fl_audit.strategies.queries import BatchProgress, More, RoundQueries, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
 _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}
@@ -45,17 +45,17 @@ class FederatedLosses:
 
 
 @dataclass
-class LossQueries(Inquiry):
+class LossQueries(RoundQueries):
     """The questions of a run of some batches, and Epsilon* from the answers."""
 
     settings: FederatedLosses  # what is asked
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
-    batches: Sequence[WorldBatch]  # the batches that travel together
+    batches: Sequence[TrialBatch]  # the batches that travel together
     clients: int  # number of clients
-    # Returns the losses (worlds, p) of the population sample on a release, waiting for them if need be; each is asked
+    # Returns the losses (trials, p) of the population sample on a release, waiting for them if need be; each is asked
     # for once.
-    population: Callable[[WorldBatch, int], Floats]
-    # By batch and release: Epsilon* (worlds,) and, where clients tell it, that of each shard (worlds, clients).
+    population: Callable[[TrialBatch, int], Floats]
+    # By batch and release: Epsilon* (trials,) and, where clients tell it, that of each shard (trials, clients).
     _star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _client_star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)
@@ -72,7 +72,7 @@ class LossQueries(Inquiry):
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
 
     def messages(
-        self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
+        self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
         """Return the questions of an exchange."""
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
@@ -105,13 +105,15 @@ class LossQueries(Inquiry):
                     _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
-    def columns(self, batch: WorldBatch) -> Columns:
+    def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return what was found of a batch, as columns of the run's tables."""
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
-        return Columns(worlds=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {})
+        return ResultColumns(
+            trials=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {}
+        )
 
-    def _said(self, batch: WorldBatch, release: int) -> dict[str, Floats]:
+    def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
         """Return what a question for moments carries beside models: range, and the moments of the population."""
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
@@ -123,7 +125,7 @@ class LossQueries(Inquiry):
         beside: dict[str, Floats] = {Key.POPULATION_MEAN: population.mean, Key.POPULATION_SQUARES: population.squares}
         return {Key.LOW: low, Key.HIGH: high, Key.POPULATION_COUNT: population.count, **beside}
 
-    def _keep(self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]) -> None:
+    def _keep(self, batch: TrialBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]) -> None:
         _refuse_unsound([part.is_sound for part in told], "moments of scores", release)
         population, star = self._population[batch.name], self.settings.star
         joint = moments.joint_moments(told)
@@ -141,6 +143,6 @@ def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
             raise FederationError(f"round {release}: client {client} sent what cannot be {what}")
 
 
-def _floats(reply: Message, key: Key, batch: WorldBatch, client: int, release: int, finite: bool = True) -> Floats:
-    """Return one array (worlds,) of a reply, checked."""
+def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int, finite: bool = True) -> Floats:
+    """Return one array (trials,) of a reply, checked."""
     return read_array(reply, key, (batch.count,), np.float64, client, release, finite).copy()

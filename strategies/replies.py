@@ -1,4 +1,4 @@
-"""Checked replies: a release is made from exactly the contributions its law names, or not at all."""
+"""Checked replies: a release is made from exactly the contributions its mechanism names, or not at all."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Message
 from numpy.typing import NDArray
 
-from fl_audit.packing import unpack
+from fl_audit.array_packing import unpack
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.errors import FederationError
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
-from audits import MakePlan, small_settings
 from few_examples import examples
 from PIL import Image
+from small_audits import MakePlan, small_settings
 from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
-from fl_audit.audits.page import html, writing
+from fl_audit.audits.page import report_files, report_page
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
@@ -113,20 +113,22 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("full_size") is not None:
         return
     monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
-    monkeypatch.setattr(html, "_page_svg", lambda figure, name: "")
+    monkeypatch.setattr(report_page, "_page_svg", lambda figure, name: "")
     if request.node.get_closest_marker("drawn") is None:
-        monkeypatch.setattr(html, "to_png", lambda figure: ONE_PIXEL)
+        monkeypatch.setattr(report_page, "to_png", lambda figure: ONE_PIXEL)
 
 
 @pytest.fixture(autouse=True)
 def _no_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write no PDF beside a page: it takes seconds, and tests of the PDF ask for it themselves."""
-    monkeypatch.setattr(writing, "write_pdf", lambda page, path: None)
+    monkeypatch.setattr(report_files, "write_pdf", lambda page, path: None)
 
 
 @pytest.fixture
 def small_working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be in an empty directory: games copy the one they are played in, and look through the copy after every game."""
+    """Be in an empty directory: audits copy the one that they are played in, and look through the copy after every
+    federation.
+    """
     monkeypatch.chdir(tmp_path_factory.mktemp("working-directory"))
 
 

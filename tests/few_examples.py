@@ -3,9 +3,9 @@
 import os
 
 ALL = os.environ.get("FL_AUDIT_EXAMPLES") == "all"
-"""Whether laws are held against as many examples as they name."""
+"""Whether properties are held against as many examples as they name."""
 
 
 def examples(count: int) -> int:
-    """Return as many examples as a law is held against here, of the number that it names."""
+    """Return as many examples as a property is held against here, of the number that it names."""
     return count if ALL else max(count // 5, min(count, 8))

@@ -42,10 +42,10 @@ delta = 0.01
 clipping-norm = 1.0
 sensitivity = "local"
 [audit]
-worlds = 4
+trials = 4
 [run]
 seed = 0
-worlds-per-batch = 2
+trials-per-batch = 2
 """
 
 OVER_3, OVER_30 = (("--rounds", rounds, "--adjacency", "add-remove-record") for rounds in ("3", "30"))
@@ -93,14 +93,14 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
     assert ran.returncode == 0, ran.stderr
     assert "report: out/report.html" in ran.stdout
     replayed = fl_audit("replay", "out", "--json")
-    assert json.loads(replayed.stdout)["worlds"] == [0, 1, 2, 3]
+    assert json.loads(replayed.stdout)["trials"] == [0, 1, 2, 3]
     assert json.loads(replayed.stdout)["agrees"]
-    worlds = pd.read_parquet(tmp_path / "out" / "worlds.parquet")
-    worlds.assign(log_odds=worlds["log_odds"] + 0.001).to_parquet(tmp_path / "out" / "worlds.parquet")
+    trials = pd.read_parquet(tmp_path / "out" / "trials.parquet")
+    trials.assign(log_odds=trials["log_odds"] + 0.001).to_parquet(tmp_path / "out" / "trials.parquet")
     changed = fl_audit("replay", "out")
     assert changed.returncode == 4
     assert "does not agree with the run: log-odds differ by up to" in changed.stdout
-    worlds.to_parquet(tmp_path / "out" / "worlds.parquet")
+    trials.to_parquet(tmp_path / "out" / "trials.parquet")
     (tmp_path / "out" / "report.html").unlink()
     assert fl_audit("report", "out").returncode == 0
     assert (tmp_path / "out" / "report.html").exists()
@@ -137,7 +137,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     ("settings", "said"),
     [
         (["privacy.deltta=0.1"], "'privacy.deltta' is unknown: nearest is 'delta'"),
-        (["audits.worlds=1"], "'audits' is unknown: nearest is 'audit'"),
+        (["audits.trials=1"], "'audits' is unknown: nearest is 'audit'"),
         (["privacy.epsilon=2"], "belief = 0.9 and epsilon = 2.0 given: accepted is exactly one of belief, epsilon"),
         (["privacy.belief="], "none given: accepted is exactly one of belief"),
         (["privacy.delta=0"], "privacy.delta is 0"),
@@ -169,11 +169,11 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         (["privacy.noise=loud"], "privacy.noise is 'loud'"),
         (["privacy.belief=0.5"], "belief"),
         (["data.clients=1"], "clients is 1: accepted are 2 and more"),
-        (["worlds=1"], "accepted is section.key=value"),
+        (["trials=1"], "accepted is section.key=value"),
         (["training.rounds=999999999"], "training.rounds is 999999999: accepted are whole numbers from 1 to 1000000"),
         (["privacy.belief=.5"], "belief is 0.5: accepted are numbers above the prior 0.5"),
         (["training.learning-rate=nan"], "training.learning-rate"),
-        (["audit.worlds=true"], "audit.worlds is true: accepted are whole numbers"),
+        (["audit.trials=true"], "audit.trials is true: accepted are whole numbers"),
         (['training.rounds="2"'], "training.rounds is '2': accepted are whole numbers"),
         (["training.rounds=" + "9" * 5000], "is no valid TOML value: Exceeds the limit"),
         (["privacy.clipping-norm=1e38"], "accepted for clipping-norm in [privacy], which is 1e+38, are smaller"),
@@ -262,7 +262,7 @@ def test_the_chosen_neighbour_is_public(config: Path) -> None:
     split = select_records(load_source(DataSpec("breast-cancer")), 60, 1000, seed=0)
     relation = Adjacency.REPLACE_RECORD
     ranked = ranked_neighbours(relation, split.inside, split.outside, Dissimilarity.EUCLIDEAN, 3, farthest=False)
-    assert public_part(plan)["game"]["pair"] == dataclasses.asdict(ranked[2])
+    assert public_part(plan)["federation"]["pair"] == dataclasses.asdict(ranked[2])
     assert public_part(plan)["configuration"]["audit"]["neighbour-rank"] == 3
 
 
@@ -272,17 +272,17 @@ def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -
 
 def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
     found = fl_audit("calibrate", "--epsilon", "2", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
-    promise = json.loads(found.stdout)
-    assert set(promise) == PROMISE_KEYS
-    assert promise["epsilon"] == pytest.approx(2, rel=1e-6)
-    noise = str(promise["noise_multiplier"])
+    guarantee = json.loads(found.stdout)
+    assert set(guarantee) == GUARANTEE_KEYS
+    assert guarantee["epsilon"] == pytest.approx(2, rel=1e-6)
+    noise = str(guarantee["noise_multiplier"])
     again = fl_audit(
         "account", "--noise-multiplier", noise, "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json"
     )
-    assert json.loads(again.stdout) == promise
+    assert json.loads(again.stdout) == guarantee
 
 
-PROMISE_KEYS = {
+GUARANTEE_KEYS = {
     "reconstruction",
     "candidates",
     "epsilon",
@@ -307,7 +307,7 @@ def test_the_command_that_was_meant_is_named_once(fl_audit: FlAudit) -> None:
     assert said.count("'account'") == 1
 
 
-def test_what_breaks_no_promise_is_left_out_or_something_is_promised(fl_audit: FlAudit, config: Path) -> None:
+def test_what_breaks_no_guarantee_is_left_out_or_something_is_claimed(fl_audit: FlAudit, config: Path) -> None:
     """Both remedies work."""
     nothing = config.read_text().replace("[privacy]", "[privacy]\nprivate = false").replace("belief = 0.9\n", "")
     nothing = nothing.replace('sensitivity = "local"\n', "")
@@ -317,18 +317,18 @@ def test_what_breaks_no_promise_is_left_out_or_something_is_promised(fl_audit: F
     assert "leave that key out, or set private = true" in said
     config.write_text(nothing.replace("clipping-norm = 1.0\n", ""))
     assert fl_audit("check", str(config), "--no-probe", "--set", "audit.insider=false").returncode == 0
-    promised = nothing.replace("private = false", "private = true\nbelief = 0.9")
-    config.write_text(promised)
+    claimed = nothing.replace("private = false", "private = true\nbelief = 0.9")
+    config.write_text(claimed)
     assert fl_audit("check", str(config), "--no-probe").returncode == 0
 
 
 def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", "replace-record")
     copied = ("account", "--noise-multiplier", "1", "--noise-over", "clipping-norm", *flags, "--accountant", "pld")
-    promise = json.loads(fl_audit(*copied, "--json").stdout)
-    assert promise["epsilon"] == pytest.approx(0.895, abs=5e-4)
-    assert (promise["noise_multiplier"], promise["noise_over_clipping_norm"]) == (0.5, 1.0)
-    assert promise["sensitivity"] == "2 x clipping norm, since a record is replaced"
+    guarantee = json.loads(fl_audit(*copied, "--json").stdout)
+    assert guarantee["epsilon"] == pytest.approx(0.895, abs=5e-4)
+    assert (guarantee["noise_multiplier"], guarantee["noise_over_clipping_norm"]) == (0.5, 1.0)
+    assert guarantee["sensitivity"] == "2 x clipping norm, since a record is replaced"
     told = fl_audit(*copied).stdout
     assert "over the sensitivity, 2 x clipping norm, since a record is replaced." in told
     assert told.partition(", it is ")[2].startswith("1.\n")
@@ -354,14 +354,14 @@ def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlA
 def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
     found = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
-    promise = json.loads(found.stdout)
-    assert promise["epsilon"] == pytest.approx(epsilon, abs=5e-4)
-    assert promise["adjacency"] == adjacency
+    guarantee = json.loads(found.stdout)
+    assert guarantee["epsilon"] == pytest.approx(epsilon, abs=5e-4)
+    assert guarantee["adjacency"] == adjacency
     plain = ("--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "2", "--adjacency", adjacency)
-    shown = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "promise.svg")
+    shown = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "guarantee.svg")
     assert f"neighbours: {adjacency}" in shown.stdout
-    assert f"neighbours: {adjacency}" in (tmp_path / "promise.svg").read_text()
-    noise = fl_audit("calibrate", "--epsilon", str(promise["epsilon"]), *flags, "--accountant", "pld", "--json")
+    assert f"neighbours: {adjacency}" in (tmp_path / "guarantee.svg").read_text()
+    noise = fl_audit("calibrate", "--epsilon", str(guarantee["epsilon"]), *flags, "--accountant", "pld", "--json")
     assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
 
 
@@ -377,13 +377,13 @@ def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
     sensitivities: str, noise: float, fl_audit: FlAudit
 ) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
-    promise = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
-    assert promise["noise_multiplier"] == pytest.approx(noise, abs=5e-4)
-    assert (promise["belief"] == promise["belief_fixed"]) == (sensitivities == "fixed")
+    guarantee = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
+    assert guarantee["noise_multiplier"] == pytest.approx(noise, abs=5e-4)
+    assert (guarantee["belief"] == guarantee["belief_fixed"]) == (sensitivities == "fixed")
 
 
 @pytest.mark.long
-def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
+def test_a_guarantee_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
     flags = (
         "--delta",
         "0.001",
@@ -398,10 +398,10 @@ def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> 
     )
     shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
     assert shown.returncode == 0, shown.stderr
-    assert "the promise holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
-    promise = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
-    assert promise["noise_multiplier"] == 0.01
-    assert "smallest noise multiplier offered" in promise["remark"]
+    assert "the guarantee holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
+    guarantee = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
+    assert guarantee["noise_multiplier"] == 0.01
+    assert "smallest noise multiplier offered" in guarantee["remark"]
 
 
 def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
@@ -413,12 +413,12 @@ def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
 
 
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
-    flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "promise.png")
+    flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "guarantee.png")
     found = fl_audit("calibrate", *flags)
     assert found.returncode == 0, found.stderr
     for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "9.09", "noise"):
         assert name in found.stdout
-    assert (tmp_path / "promise.png").stat().st_size > 10_000
+    assert (tmp_path / "guarantee.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("bound", "in.txt", "in.txt", "--delta", "0.1", "--guesses", "2"), "--guesses and --dimension belong to"),
     ],
 )
-def test_wrong_promises_and_scores_get_one_line(
+def test_wrong_guarantees_and_scores_get_one_line(
     arguments: tuple[str, ...], said: str, fl_audit: FlAudit, tmp_path: Path
 ) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")

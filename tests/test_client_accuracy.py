@@ -16,13 +16,13 @@ from fl_audit.report.style import to_png
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
-def test_every_point_promises_what_it_is_named_after(way: Way, published_data: Path) -> None:
+def test_every_point_guarantees_what_it_is_named_after(way: Way, published_data: Path) -> None:
     for federation in federations(published_data, quick=True):
         plan = resolve(parse_config(settings(federation, way, 10.0, 2)))
         assert plan.guarantee is not None
         assert plan.guarantee.epsilon == pytest.approx(10.0, rel=1e-3)
-        assert plan.public.law.unit is Unit.CLIENT
-        assert isinstance(plan.public.law.noise, CorrelatedGaussian) == ("FTRL" in way.name)
+        assert plan.public.mechanism.unit is Unit.CLIENT
+        assert isinstance(plan.public.mechanism.noise, CorrelatedGaussian) == ("FTRL" in way.name)
 
 
 def _made_up(accuracies: dict[float, float]) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def test_what_is_said_follows_from_the_numbers() -> None:
     found = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79, 30.0: 0.81}))
     assert found == ["a: within 0.1 of the accuracy without privacy, 0.900, from epsilon 30 on (DP-FedAvg, 0.810)."]
     none = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79}))
-    assert none == ["a: no promise up to epsilon 10 comes within 0.1 of the accuracy without privacy, 0.900."]
+    assert none == ["a: no guarantee up to epsilon 10 comes within 0.1 of the accuracy without privacy, 0.900."]
 
 
 def test_the_figure_is_drawn() -> None:

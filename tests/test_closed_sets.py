@@ -1,4 +1,6 @@
-"""Closed sets are closed: a match over one ends in `assert_never`, and a law refuses parts that are none of its own."""
+"""Closed sets are closed: a match over one ends in `assert_never`, and a mechanism refuses parts that are none of its
+own.
+"""
 
 import ast
 from dataclasses import dataclass, replace
@@ -10,7 +12,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping, RecordGradients
-from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noise import CentralGaussian
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +20,7 @@ SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/v
 
 OPEN = {
     "fl_audit/learning/model_faults.py": "layers of any module",
-    "tests/validation/coverage_laws.py": "words for what is played",
+    "tests/validation/coverage_distributions.py": "words for what is played",
     "tests/validation/equality.py": "values of a summary",
     "experiments/exports/trackers.py": "values of a JSON file",
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
@@ -30,12 +32,12 @@ OPEN = {
     "fl_audit/local_training/readings.py": "samplers of any loader",
     "fl_audit/local_training/training_function.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
-    "fl_audit/learning/stacking.py": "modules of torch",
-    "fl_audit/audits/common/findings_promise.py": "tuples of events of any length",
-    "fl_audit/verdict/words_of_tests.py": "ways to write a number, as templates name them",
-    "fl_audit/report/wording.py": "values of any type",
-    "tests/validation/zoo/mechanism.py": "kinds of dtypes of numpy",
-    "strategies/games/subject.py": "objects of an app",
+    "fl_audit/learning/stacked_layers.py": "modules of torch",
+    "fl_audit/audits/common/findings_guarantee.py": "tuples of events of any length",
+    "fl_audit/verdict/messages_of_tests.py": "ways to write a number, as templates name them",
+    "fl_audit/report/formatting.py": "values of any type",
+    "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",
+    "strategies/black_box/audited_system.py": "objects of an app",
     "strategies/review/records.py": "nodes of Python code",
 }
 """Files with a match that is not over a closed set, and over what it is."""
@@ -73,7 +75,7 @@ def test_the_rule_sees_an_open_end(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Foreign:
-    """What quacks like every part of a law."""
+    """What quacks like every part of a mechanism."""
 
     kind: str = "foreign"
     norm: float = 1.0
@@ -85,7 +87,7 @@ class Halved(CentralGaussian):
     """Noise that calls itself central and could do anything else."""
 
 
-LAW = ReleaseLaw(
+DISTRIBUTION = Mechanism(
     adjacency=Adjacency.REPLACE_RECORD,
     clipping=FixedClipping(1.0),
     participation=Everybody(),
@@ -96,11 +98,11 @@ LAW = ReleaseLaw(
 
 
 @pytest.mark.parametrize("part", ["noise", "participation", "clipping", "contribution", "optimizer"])
-def test_a_foreign_part_is_refused_when_the_law_is_made(part: str) -> None:
+def test_a_foreign_part_is_refused_when_the_distribution_is_made(part: str) -> None:
     with pytest.raises(InputError, match=f"^{part} is Foreign.*: accepted are values of "):
-        replace(LAW, **{part: Foreign()})
+        replace(DISTRIBUTION, **{part: Foreign()})
 
 
 def test_a_subclass_is_foreign_too() -> None:
     with pytest.raises(InputError, match=r"^noise is Halved"):
-        replace(LAW, noise=Halved(1.0))
+        replace(DISTRIBUTION, noise=Halved(1.0))

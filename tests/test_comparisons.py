@@ -10,24 +10,24 @@ from typer.testing import CliRunner
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
-from fl_audit.report.wording import Reading
+from fl_audit.report.formatting import Reading
 
 
 def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
-    empty = dict.fromkeys(("low", "high", "confidence", "promised", "reading"))
+    empty = dict.fromkeys(("low", "high", "confidence", "claimed", "reading"))
     return {"name": name, "value": value, "is_share": False, "is_least": False} | empty | more
 
 
 ADVANTAGE_FOUND = _entry(
-    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, promised=0.4, reading=str(Reading.NO_CONTRADICTION)
+    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, claimed=0.4, reading=str(Reading.NO_CONTRADICTION)
 )
 
 
 def _stored(directory: Path, *attacks: dict[str, Any], **changes: Any) -> Path:
     directory.mkdir(parents=True)
-    promise = {"belief_bound": 0.9, "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5}
+    guarantee = {"belief_bound": 0.9, "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5}
     findings = [ADVANTAGE_FOUND, _entry(SHOWN, 1.5), _entry(STAR, 0.7), _entry(ACCURACY, 0.81, is_share=True)]
-    summary = {"schema": 1, "verdict": "consistent", "guarantee": promise, "findings": [*findings, *attacks]}
+    summary = {"schema": 1, "verdict": "consistent", "guarantee": guarantee, "findings": [*findings, *attacks]}
     summary["epsilon_star"] = {"mean": 0.7, "cut": 1e-6}
     (directory / "summary.json").write_text(json.dumps(summary | changes))
     return directory
@@ -42,11 +42,11 @@ def _compare(*arguments: object, columns: int = 200) -> str:
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
-    """Two finished runs, one of them without a promise."""
+    """Two finished runs, one of them without a guarantee."""
     nothing = {"epsilon": None, "delta": None, "noise_multiplier": None}
     proved = [_entry(f"{ATTACK}{name} (nats)", value) for name, value in (("LiRA", 0.9), ("RMIA", 0.4))]
     return _stored(tmp_path / "private"), _stored(
-        tmp_path / "plain", verdict="no promise", guarantee=nothing, findings=[_entry(ACCURACY, 0.7), *proved]
+        tmp_path / "plain", verdict="no guarantee", guarantee=nothing, findings=[_entry(ACCURACY, 0.7), *proved]
     )
 
 
@@ -64,11 +64,11 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
     }
 
 
-def test_the_table_says_what_is_not_as_promised(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path: Path) -> None:
     shown = _compare(*two, "--plot", tmp_path / "runs.png")
     assert "0.45~" in shown
     assert f"~ {Reading.NO_CONTRADICTION}" in shown
-    assert "plain: no promise" in shown
+    assert "plain: no guarantee" in shown
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -83,13 +83,13 @@ def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: in
     assert max(map(len, heads)) <= 5
 
 
-def test_promises_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp_path: Path) -> None:
-    """A belief of .9 at delta .01 has epsilon 1.53, at .001 1.69: the larger number is the stronger promise."""
-    promise = {"belief_bound": 0.9, "epsilon": 1.53, "delta": 0.01, "noise_multiplier": 2.4}
-    other = promise | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
+def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp_path: Path) -> None:
+    """A belief of .9 at delta .01 has epsilon 1.53, at .001 1.69: the larger number is the stronger guarantee."""
+    guarantee = {"belief_bound": 0.9, "epsilon": 1.53, "delta": 0.01, "noise_multiplier": 2.4}
+    other = guarantee | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
     one, same, two = (
         _stored(tmp_path / name, guarantee=its | {"adjacency": its.get("adjacency", "replace-record")})
-        for name, its in (("one", promise), ("same", promise), ("two", other))
+        for name, its in (("one", guarantee), ("same", guarantee), ("two", other))
     )
     assert json.loads(_compare(one, same, "--json"))["differences"] == []
     deltas, neighbours = json.loads(_compare(one, two, "--json"))["differences"]

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audits import small_settings
 from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
@@ -36,7 +36,7 @@ def refusal(section: str, key: str, value: Any) -> str:
 @pytest.mark.parametrize(
     ("section", "key", "value", "said"),
     [
-        ("audit", "worlds", True, "audit.worlds is true: accepted are whole numbers from 1 to"),
+        ("audit", "trials", True, "audit.trials is true: accepted are whole numbers from 1 to"),
         ("training", "rounds", "2", "training.rounds is '2': accepted are whole numbers from 1 to"),
         ("training", "rounds", 2.0, "training.rounds is 2.0: accepted are whole numbers"),
         ("training", "learning-rate", "0.1", "training.learning-rate is '0.1': accepted are finite numbers above 0"),
@@ -61,7 +61,7 @@ def refusal(section: str, key: str, value: Any) -> str:
             r"accepted is a section of settings, which starts with the line [data.part",
         ),
         ("data", "seed", 2**64, "accepted are whole numbers from 0 and below 18446744073709551616"),
-        pytest.param("audit", "worlds", 2**20000, "audit.worlds is a whole number of about 6021 digits", id="huge"),
+        pytest.param("audit", "trials", 2**20000, "audit.trials is a whole number of about 6021 digits", id="huge"),
         ("audit", "loss-range", [1, 1], "audit.loss-range is [1, 1]: accepted are two ascending finite numbers"),
     ],
 )
@@ -116,8 +116,8 @@ def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> N
 def test_a_number_of_thousands_of_digits_in_an_override_gets_one_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
     path.write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
-    with pytest.raises(InputError, match=r"--set 'audit.worlds=9+.* is no valid TOML value"):
-        load_config(path, ["audit.worlds=" + "9" * 5000])
+    with pytest.raises(InputError, match=r"--set 'audit.trials=9+.* is no valid TOML value"):
+        load_config(path, ["audit.trials=" + "9" * 5000])
 
 
 def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tests import validation
 
 # The apps of examples start federations where they are imported.
 APART = "fl_audit.experiments.examples."
-# What fills a field of `tests.validation.zoo.mechanism.Mechanism` takes what that class says.
-PARTS = "tests.validation.zoo.parts"
+# What fills a field of `tests.validation.faulty_mechanisms.mechanism.Mechanism` takes what that class says.
+PARTS = "tests.validation.faulty_mechanisms.parts"
 
 
 def modules() -> Iterator[str]:

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 import typer
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.image_folders import ImageSettings
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.exports.trackers import to_mlflow
-from fl_audit.whole_files import whole_file
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
 CONFIG = """
@@ -38,13 +38,13 @@ rounds = 2
 adjacency = "replace-record"
 belief = 0.9
 [audit]
-worlds = 2
+trials = 2
 neighbour = "random"
 """
 Options = dict[str, str | None]
 """What each option is given; None for a switch."""
 
-PROMISE: Options = {"delta": "1e-5", "rounds": "10", "adjacency": "add-remove-record"}
+GUARANTEE: Options = {"delta": "1e-5", "rounds": "10", "adjacency": "add-remove-record"}
 BASES: dict[str, tuple[list[str], Options]] = {
     "demo": ([], {"engine": "local", "out": "table.csv"}),
     "init": (["new.toml"], {"data": "table.csv", "label": "y", "belief": ".9"}),
@@ -59,8 +59,8 @@ BASES: dict[str, tuple[list[str], Options]] = {
     "verify": (["absent"], {}),
     "settings": ([], {}),
     "datasets": ([], {}),
-    "calibrate": ([], PROMISE | {"belief": ".9"}),
-    "account": ([], PROMISE | {"noise-multiplier": "2"}),
+    "calibrate": ([], GUARANTEE | {"belief": ".9"}),
+    "account": ([], GUARANTEE | {"noise-multiplier": "2"}),
     "bound": (["scores", "others"], {"delta": "1e-5"}),
     "epsilon-star": (["others", "scores"], {"delta": "1e-5"}),
     "strategy": (["absent:factory"], {"adjacency": "add-remove-client", "claim-epsilon": "1"}),
@@ -300,7 +300,7 @@ def test_a_server_that_does_not_answer_is_told_in_seconds() -> None:
 
 def test_a_writer_puts_no_file_in_the_place_of_a_device(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(InputError, match="is a pipe"), whole_file(tmp_path / "fifo") as file:
+    with pytest.raises(InputError, match="is a pipe"), atomic_file(tmp_path / "fifo") as file:
         file.write_text("a report")
     assert (tmp_path / "fifo").is_fifo()
     assert os.listdir(tmp_path) == ["fifo"]

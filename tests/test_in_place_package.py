@@ -18,7 +18,7 @@ CLIENTS = {
     "canary": "from fl_audit.clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
     "budget": "from fl_audit.clients.budget import budget_mod; from fl_audit.privacy.terms import TrainingTerms",
     "in-place": (
-        "from fl_audit.strategies.games import Audit, StatedClaim, held, insider; "
+        "from fl_audit.strategies.black_box import Audit, StatedClaim, held, insider; "
         "Audit(StatedClaim('add-remove-client', epsilon=4.0, delta=1e-5)).insider()"
     ),
 }

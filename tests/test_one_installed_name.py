@@ -22,7 +22,7 @@ rounds = 2
 adjacency = "replace-record"
 belief = 0.9
 [audit]
-worlds = 2
+trials = 2
 neighbour = "random"
 """
 MODULES = {
@@ -75,7 +75,7 @@ REVIEW = """
 import sys
 from pathlib import Path
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.capture import catch
+from fl_audit.strategies.review.strategy_capture import catch
 caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))
 print(caught)
 import server, clients, strategies
@@ -88,7 +88,7 @@ sys.path.append(sys.argv[2])
 from pathlib import Path
 from strategies.own import make
 from toy_app import toy_audit, toy_run
-toy_run(make, toy_audit(Path("kept"), games=41))
+toy_run(make, toy_audit(Path("kept"), trials=41))
 import strategies
 print(next(iter(strategies.__path__)), sorted(one.name for one in Path("kept").rglob("campaign.json")))
 """

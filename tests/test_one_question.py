@@ -1,13 +1,13 @@
-"""One question has one answer: the same promise gives the same noise through command line, Python and TOML."""
+"""One question has one answer: the same guarantee gives the same noise through command line, Python and TOML."""
 
 import json
 from typing import Any
 
 import pytest
-from audits import MakePlan, small_settings
 from few_examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_audits import MakePlan, small_settings
 from typer.testing import CliRunner
 
 import fl_audit as fa
@@ -15,7 +15,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.partition import select_records
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.laws import law_of
+from fl_audit.experiments.runs.mechanism_of_config import mechanism_of
 from fl_audit.experiments.runs.plan import calibrated_multiplier
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
@@ -29,26 +29,26 @@ TARGETS = st.one_of(
 )
 
 
-def by_command(target: str, value: float, **promise: Any) -> float:
-    flags = [text for name, given_ in promise.items() for text in (f"--{name.replace('_', '-')}", str(given_))]
+def by_command(target: str, value: float, **guarantee: Any) -> float:
+    flags = [text for name, given_ in guarantee.items() for text in (f"--{name.replace('_', '-')}", str(given_))]
     ran = CliRunner().invoke(app, ["calibrate", f"--{target}", repr(value), *flags, "--json"])
     assert ran.exit_code == 0, ran.output
     return float(json.loads(ran.stdout)["noise_multiplier"])
 
 
-def by_python(target: str, value: float, **promise: Any) -> float:
-    found = fa.calibrate(**{target.replace("-", "_"): value}, **promise).noise_multiplier
+def by_python(target: str, value: float, **guarantee: Any) -> float:
+    found = fa.calibrate(**{target.replace("-", "_"): value}, **guarantee).noise_multiplier
     assert found is not None
     return found
 
 
-def by_file(target: str, value: float, rounds: int, sampling_rate: float = 1.0, **promise: Any) -> float:
-    privacy = {"belief": None, "sensitivity": None, "accountant": None, "delta": None} | {target: value} | promise
+def by_file(target: str, value: float, rounds: int, sampling_rate: float = 1.0, **guarantee: Any) -> float:
+    privacy = {"belief": None, "sensitivity": None, "accountant": None, "delta": None} | {target: value} | guarantee
     values = small_settings(privacy=privacy, training={"rounds": rounds, "sampling-rate": sampling_rate})
-    if "accountant" not in promise:
+    if "accountant" not in guarantee:
         values["privacy"].pop("accountant", None)
     config = parse_config(values)
-    return calibrated_multiplier(config, law_of(config, 1.0, SPLIT))
+    return calibrated_multiplier(config, mechanism_of(config, 1.0, SPLIT))
 
 
 DOORS = (by_command, by_python, by_file)
@@ -65,8 +65,8 @@ DOORS = (by_command, by_python, by_file)
 def test_every_door_gives_the_same_noise(
     target: tuple[str, float], rounds: int, delta: float, prior: float, adjacency: str
 ) -> None:
-    promise = {"rounds": rounds, "delta": delta, "prior": prior, "adjacency": adjacency}
-    one, other, third = (door(*target, **promise) for door in DOORS)
+    guarantee = {"rounds": rounds, "delta": delta, "prior": prior, "adjacency": adjacency}
+    one, other, third = (door(*target, **guarantee) for door in DOORS)
     assert one == pytest.approx(other, rel=1e-9)
     assert one == pytest.approx(third, rel=1e-9)
 
@@ -75,23 +75,23 @@ def test_every_door_gives_the_same_noise(
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("target", [("belief", 0.9), ("advantage", 0.3), ("epsilon", 2.0), ("reconstruction", 0.05)])
 def test_every_door_gives_the_same_noise_with_sampling(target: tuple[str, float], adjacency: str) -> None:
-    promise = {"rounds": 20, "delta": 1e-5, "adjacency": adjacency, "sampling_rate": 0.1}
-    one, other, third = (door(*target, **promise) for door in DOORS)
+    guarantee = {"rounds": 20, "delta": 1e-5, "adjacency": adjacency, "sampling_rate": 0.1}
+    one, other, third = (door(*target, **guarantee) for door in DOORS)
     assert one == pytest.approx(other, rel=1e-9)
     assert one == pytest.approx(third, rel=1e-9)
 
 
 @pytest.mark.parametrize("accountant", list(fa.Accountant))
 def test_a_named_accountant_is_the_same_through_every_door(accountant: fa.Accountant) -> None:
-    promise = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record", "accountant": str(accountant)}
-    found = [door("epsilon", 2.0, **promise) for door in DOORS]
+    guarantee = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record", "accountant": str(accountant)}
+    found = [door("epsilon", 2.0, **guarantee) for door in DOORS]
     assert found[1:] == pytest.approx(found[:-1], rel=1e-9)
 
 
 def test_no_door_fills_in_how_neighbours_differ(small_plan: MakePlan) -> None:
     values = small_settings()
     values["privacy"].pop("adjacency")
-    with pytest.raises(fa.InputError, match="adjacency is left out: a promise names how neighbours differ"):
+    with pytest.raises(fa.InputError, match="adjacency is left out: a guarantee names how neighbours differ"):
         parse_config(values)
     with pytest.raises(TypeError, match="adjacency"):
         fa.calibrate(30, 1e-3, epsilon=1.0)  # type: ignore[call-arg]

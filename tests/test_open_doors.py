@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audits import small_settings
+from small_audits import small_settings
 
 from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
 from fl_audit.audits.membership.names import Attack
@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
 from fl_audit.report.finding import Section
-from fl_audit.audits.common.sections_law import ORIGIN
+from fl_audit.audits.common.sections_mechanism import ORIGIN
 
 seen = []
 
@@ -78,15 +78,15 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "doors", raising=False)
 
 
-def answers_of(worlds: int, targets: int) -> tuple[ModelAnswers, Membership]:
+def answers_of(trials: int, targets: int) -> tuple[ModelAnswers, Membership]:
     draw = np.random.default_rng(3)
-    own = draw.normal(-1, 0.3, (worlds, targets))
-    answers = ModelAnswers(own, own, None, None, draw.normal(-1, 0.3, (worlds, 5)))
-    return answers, Membership(draw.random((worlds, targets)) < 0.5)
+    own = draw.normal(-1, 0.3, (trials, targets))
+    answers = ModelAnswers(own, own, None, None, draw.normal(-1, 0.3, (trials, 5)))
+    return answers, Membership(draw.random((trials, targets)) < 0.5)
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_world(apart: bool) -> None:
+def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_trial(apart: bool) -> None:
     answers, membership = answers_of(6, 4)
     shadows = np.arange(6) < 3 if apart else None
     expected = attack_scores(Attack.LOSS, answers, membership)
@@ -94,9 +94,9 @@ def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_wo
     played = [3, 4, 5] if apart else list(range(6))
     assert np.array_equal(found[played], expected[played])
     assert np.isnan(found[:3]).all() == apart
-    for world, (model, others, is_in) in zip(played, sys.modules["doors"].seen, strict=True):
-        known = [one for one in (range(3) if apart else range(6)) if one != world]
-        assert np.array_equal(model.log_probability, answers.log_probability[[world]])
+    for trial, (model, others, is_in) in zip(played, sys.modules["doors"].seen, strict=True):
+        known = [one for one in (range(3) if apart else range(6)) if one != trial]
+        assert np.array_equal(model.log_probability, answers.log_probability[[trial]])
         assert np.array_equal(others.population, answers.population[known])
         assert np.array_equal(is_in, membership.is_in[known])
 
@@ -204,15 +204,15 @@ def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours(
 @pytest.mark.parametrize(
     ("audit", "said"),
     [
-        ({"game": "membership", "attacks": ["doors:absent"], "worlds": 24}, "attack 'doors:absent' cannot be imported"),
+        ({"kind": "membership", "attacks": ["doors:absent"], "trials": 24}, "attack 'doors:absent' cannot be imported"),
         ({"sections": ["doors:TAKEN"]}, "has the name or key verdict"),
-        ({"game": "membership", "attacks": ["loss", "doors:loss"], "worlds": 6}, "too few to be shadow models"),
+        ({"kind": "membership", "attacks": ["loss", "doors:loss"], "trials": 6}, "too few to be shadow models"),
         ({"dissimilarity": "nowhere:l1"}, "audit.dissimilarity is 'nowhere:l1': .*no module 'nowhere'"),
         ({"attacks": ["los"]}, "configuration audit.attacks is 'los': .*'loss', .* or 'package.module:name'"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_anything_is_trained(audit: dict[str, object], said: str) -> None:
-    targets = {"targets": 20} if audit.get("game") == "membership" else {}
+    targets = {"targets": 20} if audit.get("kind") == "membership" else {}
     privacy = {"adjacency": "add-remove-record", "sensitivity": None}
     with pytest.raises(InputError, match=said):
         resolve(parse_config(small_settings(audit=audit | targets, privacy=privacy)))

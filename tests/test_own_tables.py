@@ -17,8 +17,8 @@ from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
-from fl_audit.experiments.runs.cautions import cautions_of
 from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.plan import data_spec, resolve
 from fl_audit.experiments.runs.run import run_audit
 
@@ -31,15 +31,15 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def initialised(name: str) -> str:
     """Return what `init` says in the end of one of the tables, where its advice is followed to the letter."""
     flags = ["init", "--data", str(write_table(name, Path())), "--label", LABEL[name], "--belief", "0.9"]
-    flags += ["--worlds", "20", "--rounds", "3", "--clients", "2"]
+    flags += ["--trials", "20", "--rounds", "3", "--clients", "2"]
     first = CliRunner().invoke(app, flags)
     if first.exit_code == 0:
         return first.stdout
     said = str(first.exception)
     advice = said.rpartition("With all that is needed: ")[2] if "needed" in said else said.rpartition(", and ")[2]
-    mended = CliRunner().invoke(app, [*flags, *shlex.split(advice.removesuffix(" mends all").replace(" with ", " "))])
-    assert mended.exit_code == 0, f"{said}\n{mended.exception}"
-    return mended.stdout
+    fixed = CliRunner().invoke(app, [*flags, *shlex.split(advice.removesuffix(" fixes all").replace(" with ", " "))])
+    assert fixed.exit_code == 0, f"{said}\n{fixed.exception}"
+    return fixed.stdout
 
 
 def _long(*values: object) -> Any:
@@ -123,7 +123,7 @@ def load(name: str, **options: object) -> Source:
     return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
 
 
-def test_remedies_of_warnings_mend_them() -> None:
+def test_remedies_of_warnings_fix_them() -> None:
     dropped = ("creatinine", "ferritin", "biopsy", "patient_id", "admitted")
     hospital = load("hospital", drop=dropped, missing=("unknown",), ignore_case=True)
     assert (hospital.pool.classes, hospital.cautions) == (3, ())
@@ -132,8 +132,8 @@ def test_remedies_of_warnings_mend_them() -> None:
         Remedy("drop", ("status",)),
         Remedy("unique", True),
     ]
-    mended = load("bank", drop=("status",), unique=True)
-    assert (len(mended.pool), mended.cautions) == (1200, ())
+    fixed = load("bank", drop=("status",), unique=True)
+    assert (len(fixed.pool), fixed.cautions) == (1200, ())
     assert "every feature is the same in all records" in load("constant").cautions[0].text
 
 
@@ -279,7 +279,7 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
         f'data = {{name = "csv", path = "{Path("rare.csv").absolute()}", label = "y", records = 20, clients = 2}}\n'
         'training = {rounds = 1}\nprivacy = {belief = 0.9, delta = 0.001, adjacency = "replace-record"}\n'
     )
-    said = [caution.text for caution in cautions_of(resolve(load_config(Path("audit.toml"))))]
+    said = [caution.text for caution in data_warnings_of(resolve(load_config(Path("audit.toml"))))]
     assert any(one.startswith("no record of class fraud (1 in the data) is among the 20 that train") for one in said)
     # x numbers the records, and 20 records are too few for a rate
     assert said[0].startswith("x: another value in each of 200 rows")

@@ -13,21 +13,21 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.common.sections_promise import person_text
+from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.names import Engine
-from fl_audit.experiments.runs.cautions import cautions_of, most_records
 from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.data_warnings import data_warnings_of, most_records
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
-from fl_audit.federation.game import load_game
-from fl_audit.federation.game_records import split_of
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.finding import RunContents
 
 ROWS, PATIENTS = 300, 80
-FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--worlds", "4", "--rounds", "2")
+FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--trials", "4", "--rounds", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -65,21 +65,21 @@ def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed(
     assert config.privacy.adjacency.unit is Unit.USER
     public = resolve(config).public
     assert public.users < public.records
-    # The column alone says it too, and the promise is made for as many as there are users.
+    # The column alone says it too, and the guarantee is made for as many as there are users.
     assert "users: " in said_by("init", *FLAGS, "--user", "patient_id", "--force")
     assert load_config(Path("audit.toml")).privacy == config.privacy
     assert config.privacy.delta == pytest.approx(0.1 / public.users, rel=0.5)
 
 
-def test_the_settings_that_check_and_run_name_mend_it_too() -> None:
+def test_the_settings_that_check_and_run_name_fix_it_too() -> None:
     said_by("init", *FLAGS)
-    (caution,) = cautions_of(resolve(load_config(Path("audit.toml"))))
+    (caution,) = data_warnings_of(resolve(load_config(Path("audit.toml"))))
     changed = [f"{one.section}.{one.key}={one.value}" for one in caution.remedies]
     text = "".join(
         line + "\n" for line in Path("audit.toml").read_text().splitlines() if not line.startswith("clients")
     )
     Path("audit.toml").write_text(text)
-    assert cautions_of(resolve(load_config(Path("audit.toml"), changed))) == ()
+    assert data_warnings_of(resolve(load_config(Path("audit.toml"), changed))) == ()
 
 
 def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() -> None:
@@ -128,7 +128,7 @@ def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users
     assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
 
 
-def test_patients_of_several_hospitals_are_refused_with_the_option_that_mends_it() -> None:
+def test_patients_of_several_hospitals_are_refused_with_the_option_that_fixes_it() -> None:
     table = pd.read_csv("hospital.csv")
     table.assign(hospital=np.arange(ROWS) % 3).to_csv("hospital.csv", index=False)
     flags = ("init", *FLAGS, "--user", "patient_id", "--owner", "hospital")
@@ -138,9 +138,9 @@ def test_patients_of_several_hospitals_are_refused_with_the_option_that_mends_it
     assert "--user-across-clients first gives each" in str(refused.exception)
     assert "users: " in said_by(*flags, "--user-across-clients", "first")
     public = resolve(load_config(Path("audit.toml"))).public
-    game = load_game(public)
+    federation = load_federation(public)
     assert public.clients == 3
-    assert sum(len(game.units_of(client)) for client in range(3)) == public.users
+    assert sum(len(federation.units_of(client)) for client in range(3)) == public.users
 
 
 def test_visits_of_users_are_no_persons_of_their_own() -> None:
@@ -157,7 +157,7 @@ def test_visits_of_users_are_no_persons_of_their_own() -> None:
 def test_with_an_owner_one_record_is_still_not_one_person() -> None:
     said = said_by("init", *FLAGS, "--owner", "patient_id")
     plan = resolve(load_config(Path("audit.toml")))
-    most = max(len(shard) for shard in load_game(plan.public).shards)
+    most = max(len(shard) for shard in load_federation(plan.public).shards)
     told = f"one record is not one person: {plan.public.clients} owners have the 150 records that train, up to {most}"
     assert told in said
     advice = said.partition("records of an owner; ")[2].partition(" does ")[0]
@@ -194,7 +194,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
     for flags in ((), ("--owner", "patient_id")):
         said_by("init", *FLAGS, *flags, "--force")
         plan = resolve(load_config(Path("audit.toml"), ["run.seed=1"]))
-        (caution,) = cautions_of(plan)
+        (caution,) = data_warnings_of(plan)
         place = Path(f"run{len(flags)}")
         contents = run_audit(plan, place, Engine.LOCAL, with_report=False)
         assert caution.text in contents.summary["look_at"]
@@ -214,7 +214,7 @@ def test_rates_of_few_records_are_told() -> None:
     assert "on 20 training records alone" in said
     table.to_csv("longer.csv", index=False)
     said_by("init", "longer.toml", "--data", "longer.csv", *FLAGS[2:])
-    few = cautions_of(resolve(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
+    few = data_warnings_of(resolve(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
     assert few.text.startswith("accuracy is measured on 9 test records alone")
-    mended = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
-    assert all("alone" not in one.text for one in cautions_of(resolve(load_config(Path("longer.toml"), mended))))
+    fixed = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
+    assert all("alone" not in one.text for one in data_warnings_of(resolve(load_config(Path("longer.toml"), fixed))))

@@ -1,10 +1,9 @@
-"""From a configuration to rounds, sampling rate and promise; refusals in one line."""
+"""From a configuration to rounds, sampling rate and guarantee; refusals in one line."""
 
 import math
 from typing import Any
 
 import pytest
-from audits import MakePlan, small_settings
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from few_examples import examples
@@ -12,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
+from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.laws import rounds_of, sampling_rate
+from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.privacy.renyi import RDP_ORDERS
 
@@ -81,11 +81,11 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
         ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local given together with private"),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}},
-            r"nothing to weigh where nothing is promised: set insider = false in \[audit\]",
+            r"nothing to weigh where nothing is claimed: set insider = false in \[audit\]",
         ),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": "global"}},
-            "sensitivity = global given together with private = false, which promises nothing",
+            "sensitivity = global given together with private = false, which guarantees nothing",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_accountants_refuse_samples_that_they_do_not_cover(
             _sampled(small_plan, accountant, adjacency, **target)
 
 
-def test_the_promise_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) -> None:
+def test_the_guarantee_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) -> None:
     theirs = RDPAccountant()
     theirs.history = [(1.3, 0.05, 40)]
     found = _sampled(small_plan, "rdp").guarantee
@@ -131,11 +131,11 @@ def test_the_promise_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) ->
     ("adjacency", "relation", "unit"),
     [
         ("add-remove-record", NeighboringRelation.ADD_OR_REMOVE_ONE, 1.0),
-        # dp-accounting measures the noise in C, the law in the sensitivity 2C
+        # dp-accounting measures the noise in C, the mechanism in the sensitivity 2C
         ("replace-record", NeighboringRelation.REPLACE_ONE, 2.0),
     ],
 )
-def test_the_promise_of_a_sampled_run_is_that_of_dp_accounting(
+def test_the_guarantee_of_a_sampled_run_is_that_of_dp_accounting(
     adjacency: str, relation: NeighboringRelation, unit: float, small_plan: MakePlan
 ) -> None:
     plan = _sampled(small_plan, "pld", adjacency)
@@ -144,8 +144,8 @@ def test_the_promise_of_a_sampled_run_is_that_of_dp_accounting(
     ).self_compose(40)
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(theirs.get_epsilon_for_delta(0.01), rel=1e-4)
-    law = plan.public.law
-    assert law.noise_multiplier * law.global_sensitivity == pytest.approx(1.3 * unit * 1.0)
+    mechanism = plan.public.mechanism
+    assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * unit * 1.0)
 
 
 @pytest.mark.parametrize(("adjacency", "times"), [("add-remove-record", 1.0), ("replace-record", 2.0)])
@@ -155,9 +155,9 @@ def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
     """sigma is z C between whichever neighbours, and a replaced record moves the sum by 2C."""
     privacy = {"noise-over": "clipping-norm", "noise-multiplier": 1.3}
     plan = _sampled(small_plan, "pld", adjacency, **privacy)
-    law = plan.public.law
-    assert law.noise_multiplier * law.global_sensitivity == pytest.approx(1.3 * law.clipping_norm)
-    assert law.noise_multiplier == pytest.approx(1.3 / times)
+    mechanism = plan.public.mechanism
+    assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * mechanism.clipping_norm)
+    assert mechanism.noise_multiplier == pytest.approx(1.3 / times)
     assert plan.guarantee is not None
     assert plan.guarantee.noise_over_clipping_norm == pytest.approx(1.3)
 
@@ -189,7 +189,7 @@ def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str
         training={"rounds": 40},
         privacy={"belief": None, "epsilon": 1.5, "sensitivity": "global", "accountant": accountant},
     )
-    assert plan.public.law.noise_multiplier < 0.4 * whole.public.law.noise_multiplier
+    assert plan.public.mechanism.noise_multiplier < 0.4 * whole.public.mechanism.noise_multiplier
 
 
 def test_a_stored_configuration_means_the_same_when_it_is_read_again() -> None:

@@ -1,20 +1,20 @@
-"""Settings of client-side DP-SGD: what is filled in, what it promises, and what is refused with which reason."""
+"""Settings of client-side DP-SGD: what is filled in, what it guarantees, and what is refused with which reason."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from audits import MakePlan, small_settings
+from small_audits import MakePlan, small_settings
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import require_playable
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import InsideTraining
-from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
+from fl_audit.mechanisms.noise import LocalDPSGD
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.privacy.events import local_events
 
@@ -33,21 +33,21 @@ def test_defaults_are_those_of_the_strategy() -> None:
 
 def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
     plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
-    law, promise = plan.public.law, plan.guarantee
-    assert isinstance(law.noise, InsideTraining)
-    assert promise is not None
-    assert promise.epsilon == pytest.approx(4.0, rel=1e-3)
-    shards = [len(shard) for shard in load_game(plan.public).shards]
-    each = client_epsilons(shards, 10, 4, law.noise.multiplier, promise.delta, promise.accountant, epochs=1)
+    mechanism, guarantee = plan.public.mechanism, plan.guarantee
+    assert isinstance(mechanism.noise, LocalDPSGD)
+    assert guarantee is not None
+    assert guarantee.epsilon == pytest.approx(4.0, rel=1e-3)
+    shards = [len(shard) for shard in load_federation(plan.public).shards]
+    each = client_epsilons(shards, 10, 4, mechanism.noise.multiplier, guarantee.delta, guarantee.accountant, epochs=1)
     assert len(set(each)) > 1
-    assert max(each) == promise.epsilon <= 4.0
-    events = tuple(local_events(records, 10, 4, law.noise.multiplier, epochs=1) for records in sorted(shards))
-    for standpoint in (CLIENT_ALONE, Standpoint(colluders=1), Standpoint(Place.SERVER)):
-        assert law.events_of_each(4, standpoint) == events
-    assert promise.claim.events == events[int(np.argmax([each[shards.index(records)] for records in sorted(shards)]))]
-    assert law.denominator == 3
-    assert law.is_private_release
-    assert not law.weighs_exactly
+    assert max(each) == guarantee.epsilon <= 4.0
+    events = tuple(local_events(records, 10, 4, mechanism.noise.multiplier, epochs=1) for records in sorted(shards))
+    for threat_model in (CLIENT_ALONE, ThreatModel(colluders=1), ThreatModel(Adversary.SERVER)):
+        assert mechanism.events_of_each(4, threat_model) == events
+    assert guarantee.claim.events == events[int(np.argmax([each[shards.index(records)] for records in sorted(shards)]))]
+    assert mechanism.denominator == 3
+    assert mechanism.is_private_release
+    assert not mechanism.has_exact_llr
 
 
 def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> None:
@@ -57,14 +57,14 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> 
         privacy=PRIVACY | {"epsilon": 8.0, "delta": 1e-5, "accountant": "pld"},
         data={"records": 109, "clients": 10},
     )
-    law, promise = plan.public.law, plan.guarantee
-    assert promise is not None
-    assert isinstance(law.contribution, PrivateTraining)
-    assert law.contribution.shards == (10, 11)
-    fewest, most = client_epsilons((10, 11), 10, 1, law.noise_multiplier, 1e-5, Accountant.PLD, epochs=1)
-    assert fewest < most == promise.epsilon
-    assert promise.epsilon == pytest.approx(8.0, rel=1e-3)
-    assert promise.epsilon <= 8.0
+    mechanism, guarantee = plan.public.mechanism, plan.guarantee
+    assert guarantee is not None
+    assert isinstance(mechanism.contribution, PrivateTraining)
+    assert mechanism.contribution.shards == (10, 11)
+    fewest, most = client_epsilons((10, 11), 10, 1, mechanism.noise_multiplier, 1e-5, Accountant.PLD, epochs=1)
+    assert fewest < most == guarantee.epsilon
+    assert guarantee.epsilon == pytest.approx(8.0, rel=1e-3)
+    assert guarantee.epsilon <= 8.0
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str,
     assert "\n" not in str(error.value)
 
 
-def test_without_a_promise_there_is_no_private_training(small_plan: MakePlan) -> None:
+def test_without_a_guarantee_there_is_no_private_training(small_plan: MakePlan) -> None:
     nothing = dict.fromkeys(("belief", "sensitivity", "clipping-norm"), None)
-    with pytest.raises(InputError, match="accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'"):
+    with pytest.raises(InputError, match="accepted without a guarantee are 'dp-fedsgd' and 'dp-fedavg'"):
         small_plan(training=TRAINING, privacy={**nothing, "private": False}, audit={"insider": False})
 
 

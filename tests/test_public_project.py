@@ -62,7 +62,7 @@ def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> N
             assert (ROOT / step["with"]["cache-dependency-path"]).is_file()
 
 
-def test_every_python_that_is_promised_is_tested() -> None:
+def test_every_python_that_is_claimed_is_tested() -> None:
     ci, long = read(GITHUB / "workflows" / "ci.yml"), read(GITHUB / "workflows" / "long.yml")
     assert pythons(ci) == {"test": classified(), "wheel": classified()}
     assert set(pythons(long)["test-all"]) <= set(classified())

@@ -10,7 +10,7 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 
-BASE: dict[str, int] = {"world": 3, "round": 2, "client": 1}
+BASE: dict[str, int] = {"trial": 3, "round": 2, "client": 1}
 FALSE_ALARM = 1e-6
 """Chance that a statistical test fails for sound streams; seeds are fixed, so a pass stays a pass."""
 
@@ -18,7 +18,7 @@ FALSE_ALARM = 1e-6
 def test_equal_keys_give_equal_streams_whatever_is_drawn_between() -> None:
     first = generator(5, Purpose.RELEASE_NOISE, **BASE)
     drawn = first.standard_normal(10)
-    generator(5, Purpose.RELEASE_NOISE, **(BASE | {"world": 4})).standard_normal(1000)
+    generator(5, Purpose.RELEASE_NOISE, **(BASE | {"trial": 4})).standard_normal(1000)
     second = generator(5, Purpose.RELEASE_NOISE, **BASE)
     assert np.array_equal(second.standard_normal(10), drawn)
     assert np.array_equal(first.standard_normal(5), second.standard_normal(5))
@@ -26,22 +26,22 @@ def test_equal_keys_give_equal_streams_whatever_is_drawn_between() -> None:
 
 def test_every_part_of_the_key_counts() -> None:
     keys = [
-        (seed, purpose, world, round, client)
+        (seed, purpose, trial, round, client)
         for seed, purpose in itertools.product((0, 1, 2**63, 2**64 - 1), Purpose)
-        for world, round, client in itertools.product((0, 1, 2, 2**32), (0, 1, 2), (0, 1, 2))
+        for trial, round, client in itertools.product((0, 1, 2, 2**32), (0, 1, 2), (0, 1, 2))
     ]
     words = {tuple(_generator(key).integers(2**63, size=2)) for key in keys}
     assert len(words) == len(keys)
 
 
 def _generator(key: tuple[int, Purpose, int, int, int]) -> np.random.Generator:
-    seed, purpose, world, round, client = key
-    return generator(seed, purpose, world=world, round=round, client=client)
+    seed, purpose, trial, round, client = key
+    return generator(seed, purpose, trial=trial, round=round, client=client)
 
 
 def test_streams_of_one_key_are_disjoint() -> None:
     """The next coordinate starts 2**64 blocks of 4 words further on, beyond any draw."""
-    for axis, step in (("client", 2**64), ("round", 2**128), ("world", 2**192)):
+    for axis, step in (("client", 2**64), ("round", 2**128), ("trial", 2**192)):
         here = generator(9, Purpose.PARTITION, **BASE)
         here.bit_generator.advance(step)
         there = generator(9, Purpose.PARTITION, **(BASE | {axis: BASE[axis] + 1}))
@@ -51,8 +51,8 @@ def test_streams_of_one_key_are_disjoint() -> None:
 def test_draws_do_not_overlap() -> None:
     """A million 64-bit words of neighbouring streams: a repetition by chance has probability 3e-8."""
     words = [
-        generator(0, purpose, world=world, round=round).bit_generator.random_raw(10_000)
-        for purpose, world, round in itertools.product((Purpose.SECRET_BIT, Purpose.RELEASE_NOISE), range(10), range(5))
+        generator(0, purpose, trial=trial, round=round).bit_generator.random_raw(10_000)
+        for purpose, trial, round in itertools.product((Purpose.SECRET_BIT, Purpose.RELEASE_NOISE), range(10), range(5))
     ]
     pooled = np.concatenate(words)
     assert len(np.unique(pooled)) == len(pooled) == 1_000_000
@@ -62,7 +62,7 @@ def _streams() -> NDArray[np.float64]:
     """Normal draws of streams that differ in one part of the key, or in two that a sum would confuse."""
     keys = [
         *((0, purpose, 0, 0, 0) for purpose in Purpose),
-        *((0, Purpose.RELEASE_NOISE, world, 0, 0) for world in range(1, 6)),
+        *((0, Purpose.RELEASE_NOISE, trial, 0, 0) for trial in range(1, 6)),
         *((0, Purpose.RELEASE_NOISE, 0, round, 0) for round in range(1, 6)),
         *((0, Purpose.RELEASE_NOISE, 0, 0, client) for client in range(1, 6)),
         *((seed, Purpose.RELEASE_NOISE, 0, 0, 0) for seed in (1, 2, 3, 2**64 - 1)),
@@ -73,7 +73,9 @@ def _streams() -> NDArray[np.float64]:
 
 
 def test_streams_are_uncorrelated() -> None:
-    """The largest |correlation| sqrt(n), over all pairs and lags -1, 0, 1, against the normal law (Bonferroni)."""
+    """The largest |correlation| sqrt(n), over all pairs and lags -1, 0, 1, against the normal distribution
+    (Bonferroni).
+    """
     draws = _streams()
     count, length = draws.shape
     pairs = ~np.eye(count, dtype=bool)
@@ -91,12 +93,12 @@ def test_streams_are_standard_normal() -> None:
         assert stats.kstest(draws, "norm").pvalue > FALSE_ALARM / len(streams)
 
 
-def test_first_draws_across_worlds_are_standard_normal() -> None:
-    """What an audit uses: one draw of each of many worlds, and the bits of many worlds."""
-    first = np.array([generator(1, Purpose.RELEASE_NOISE, world=world).standard_normal() for world in range(4000)])
+def test_first_draws_across_trials_are_standard_normal() -> None:
+    """What an audit uses: one draw of each of many trials, and the bits of many trials."""
+    first = np.array([generator(1, Purpose.RELEASE_NOISE, trial=trial).standard_normal() for trial in range(4000)])
     assert stats.kstest(first, "norm").pvalue > FALSE_ALARM
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) * np.sqrt(len(first)) < stats.norm.isf(FALSE_ALARM / 2)
-    bits = np.array([generator(1, Purpose.SECRET_BIT, world=world).integers(2) for world in range(4000)])
+    bits = np.array([generator(1, Purpose.SECRET_BIT, trial=trial).integers(2) for trial in range(4000)])
     assert stats.binomtest(int(bits.sum()), len(bits)).pvalue > FALSE_ALARM
     agreement = stats.pointbiserialr(bits.astype(bool), first)
     assert agreement.pvalue > FALSE_ALARM
@@ -138,10 +140,10 @@ def test_purposes_keep_their_numbers() -> None:
         "CLIENT_SEED": 15,
         "QUANTILE_NOISE": 16,
         "CLIENT_TRAINING": 17,
-        "RECORD_RANDOMISER": 18,
+        "LOCAL_RANDOMIZER": 18,
         "SYNTHETIC_RECORDS": 19,
         "TARGET_CHOICE": 20,
-        "LABORATORY": 21,
+        "BLACK_BOX": 21,
         "TARGET_QUERIES": 22,
         "CRAFTED_START": 23,
         "PRETRAINING": 24,

@@ -20,7 +20,7 @@ from fl_audit.data import catalogue, columns
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs import plan
-from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.new_config import TABLE_OPTIONS
 
 ROWS = 40

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.config.settings_reference import settings
 
 
 def test_every_key_is_explained_in_one_line() -> None:
@@ -30,8 +30,8 @@ def test_every_key_is_explained_in_one_line() -> None:
 
 def test_a_setting_that_is_refused_when_left_out_has_no_default() -> None:
     [adjacency] = settings("privacy.adjacency")
-    assert (adjacency.default, adjacency.required) == (None, "where something is promised")
-    assert "required where something is promised" in CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
+    assert (adjacency.default, adjacency.required) == (None, "where something is claimed")
+    assert "required where something is claimed" in CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
     with pytest.raises(InputError, match="adjacency is left out"):
         parse_config({"data": {"name": "digits"}, "model": {"name": "logistic"}, "privacy": {"belief": 0.9}})
     assert [one.key for one in settings() if one.required] == ["privacy.adjacency"]

@@ -97,7 +97,7 @@ def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None
     (tmp_path / "taken" / "theirs").mkdir(parents=True)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no promise", "guarantee": null}')
+        (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no guarantee", "guarantee": null}')
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     found = json.loads(ran.stdout)

@@ -12,7 +12,7 @@ from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_audit.experiments import talk
+from fl_audit.experiments import verbosity
 from fl_audit.experiments.terminal import PlainConsole
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
@@ -22,8 +22,8 @@ CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;aGk=\x07"
 @given(st.text())
 def test_no_control_character_passes(text: str) -> None:
     raw = io.StringIO()
-    cast(TextIO, talk.PlainStream(raw)).write(text)
-    assert talk.plain(text) == raw.getvalue()
+    cast(TextIO, verbosity.PlainStream(raw)).write(text)
+    assert verbosity.plain(text) == raw.getvalue()
     assert not any((ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 for one in raw.getvalue())
 
 
@@ -45,7 +45,7 @@ def test_a_table_of_rich_keeps_its_colours_and_shows_what_would_act() -> None:
 def test_an_encoding_that_lacks_a_character_shows_an_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", raw)
-    talk.protect_terminal()
+    verbosity.protect_terminal()
     sys.stdout.write("20\N{NO-BREAK SPACE}% of gr\u00f6\u00dfe \N{EN DASH} \U0001f600\n")
     assert cast(io.BytesIO, raw.buffer).getvalue() == b"20 % of gr\\xf6\\xdfe - \\U0001f600\n"
 
@@ -68,7 +68,7 @@ def test_commands_print_a_table_of_any_names_in_any_encoding(tmp_path: Path, enc
     told = printed(
         "init", "a.toml", "--data", "table.csv", "--label", "target", "--belief", "0.9", "--drop", "\u6f22\u5b57"
     )
-    told += printed("check", "a.toml", "--set", "audit.worlds=2")
+    told += printed("check", "a.toml", "--set", "audit.trials=2")
     assert b"\x1b" not in told
     assert b"\x07" not in told
     told.decode(encoding)

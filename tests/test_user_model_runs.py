@@ -9,14 +9,14 @@ import pytest
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.names import Engine
-from fl_audit.experiments.runs.check import check_plan
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
 
 LARGEST = 59
@@ -71,7 +71,7 @@ epsilon = 4
 delta = 1e-4
 accountant = "gdp"
 [audit]
-worlds = 3
+trials = 3
 """
 
 

@@ -29,7 +29,7 @@ rounds = 2
 adjacency = "replace-record"
 belief = 0.9
 [audit]
-worlds = 2
+trials = 2
 neighbour = "random"
 """
 TRAP = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n"

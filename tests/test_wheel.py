@@ -92,4 +92,4 @@ def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, 
         [sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert "noise multiplier 9.95 promises" in ran.stdout
+    assert "noise multiplier 9.95 guarantees" in ran.stdout

@@ -17,7 +17,7 @@ from mkdocs.structure.files import Files
 from typer.main import get_command
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.config.described import Setting
+    from fl_audit.experiments.runs.config.settings_reference import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
 COPIED = ("commands", "settings")
@@ -105,7 +105,7 @@ def settings() -> str:
     A list and no table: it fits a phone.
     """
     from fl_audit.experiments.runs.config import RunConfig
-    from fl_audit.experiments.runs.config.described import settings as described
+    from fl_audit.experiments.runs.config.settings_reference import settings as described
 
     parts = []
     for section, field in RunConfig.model_fields.items():

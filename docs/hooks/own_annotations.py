@@ -12,12 +12,12 @@ class OwnAnnotations(griffe.Extension):
     """Gives every parameter its own annotation: griffe gives those of a line such as `low, high` that of the first."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        """Mend the docstring of a function; called by griffe."""
-        _mend(func, {one.name: one.annotation for one in func.parameters})
+        """Fix the docstring of a function; called by griffe."""
+        _fix(func, {one.name: one.annotation for one in func.parameters})
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Mend the docstring of a class, whose parameters are its fields; called by griffe."""
-        _mend(cls, {name: one.annotation for name, one in cls.attributes.items()})
+        """Fix the docstring of a class, whose parameters are its fields; called by griffe."""
+        _fix(cls, {name: one.annotation for name, one in cls.attributes.items()})
         described = _beside(cls)
         if cls.docstring is not None and described:
             fields = [
@@ -54,7 +54,7 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
-def _mend(documented: griffe.Function | griffe.Class, annotations: Mapping[str, Any]) -> None:
+def _fix(documented: griffe.Function | griffe.Class, annotations: Mapping[str, Any]) -> None:
     if documented.docstring is None:
         return
     # It may never be shown, so nothing is said of it: of named tuples, for one, griffe knows no parameters.

@@ -33,8 +33,8 @@ from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.worlds import WorldBatch
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -62,18 +62,18 @@ _MARKED = (".verdict", ".facts", ".gauge", ".next", ".origin")
 class _Quieter(DPStrategy):
     """Adds four fifths of the noise that it should: the breach in the pictures."""
 
-    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         return super().noise(batch, server_round, total, 0.8 * sigma)
 
 
 _RUNS: dict[str, tuple[Parties, tuple[str, ...]]] = {
     "consistent": (HONEST, ()),
     "violated": (Parties(strategy=_Quieter), ()),
-    "inconclusive": (HONEST, ("audit.worlds=2", "training.rounds=5")),
-    "not-audited": (HONEST, ("audit.worlds=20", "audit.insider=false")),
-    "no-promise": (
+    "inconclusive": (HONEST, ("audit.trials=2", "training.rounds=5")),
+    "not-audited": (HONEST, ("audit.trials=20", "audit.insider=false")),
+    "no-guarantee": (
         HONEST,
-        ("audit.worlds=20", "audit.insider=false", "privacy.private=false", "privacy.belief=", "privacy.delta=",
+        ("audit.trials=20", "audit.insider=false", "privacy.private=false", "privacy.belief=", "privacy.delta=",
          "privacy.accountant=", "privacy.clipping-norm=", "privacy.sensitivity="),
     ),
 }  # fmt: skip
@@ -183,13 +183,13 @@ def _review(runs: Path, out: Path) -> None:
     _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
 
 
-def _games(runs: Path, out: Path) -> None:
-    """Follow the page on strategies, and show the scores of its games."""
-    place = runs / "games"
+def _trials(runs: Path, out: Path) -> None:
+    """Follow the page on strategies, and show the scores of its trials."""
+    place = runs / "trials"
     if not (place / "out" / "report.html").exists():
         place.mkdir(parents=True, exist_ok=True)
         (place / "my_strategies.py").write_text(_blocks("how-to/strategies.md")["my_strategies.py"])
-        words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--only", "opposite", "--quick")
+        words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--include", "opposite", "--quick")
         _fl_audit(place, "strategy", "my_strategies:private", *words, "--processes", "1", "--out", "out")
     alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
     _screen(place / "out" / "report.html", out, alone)
@@ -205,9 +205,9 @@ def _live(runs: Path, out: Path) -> None:
     _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)
 
 
-def _promise(runs: Path, out: Path) -> None:
-    """Draw the picture for a discussion of the tutorial on promises."""
-    plot = (runs / "promise.png").absolute()
+def _guarantee(runs: Path, out: Path) -> None:
+    """Draw the picture for a discussion of the tutorial on guarantees."""
+    plot = (runs / "guarantee.png").absolute()
     words = ("--epsilon", "2", "--delta", "1e-5", "--rounds", "100", "--adjacency", "replace-record")
     _fl_audit(ROOT, "calibrate", *words, "--plot", str(plot))
     _write_small(Image.open(plot), out)
@@ -226,9 +226,9 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "demo-beliefs": partial(_figure, "consistent", "beliefs"),
     "own-table": _own_table,
     "review": _review,
-    "games": _games,
+    "trials": _trials,
     "live": _live,
-    "promise": _promise,
+    "guarantee": _guarantee,
     "reconstruction": partial(_study, "pictures"),
     "reconstruction-rates": partial(_study, "rates"),
 }

@@ -8,7 +8,7 @@ if (location.protocol === "file:") {
       frame.title = "search"
       frame.srcdoc = `<script>postMessage = data => parent.dispatchEvent(new CustomEvent("from-worker", { detail: data }))${close}` +
         `<script src="${url}">${close}`
-      this.ready = new Promise(loaded => { frame.onload = () => loaded(frame.contentWindow) })
+      this.ready = new Guarantee(loaded => { frame.onload = () => loaded(frame.contentWindow) })
       addEventListener("from-worker", said => this.dispatchEvent(new MessageEvent("message", { data: said.detail })))
       document.body ? document.body.append(frame) : addEventListener("DOMContentLoaded", () => document.body.append(frame))
     }

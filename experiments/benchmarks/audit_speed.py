@@ -1,6 +1,6 @@
-"""Time of a world of whole audits on both engines, beside its floor, the published code, and the targets.
+"""Time of a trial of whole audits on both engines, beside its floor, the published code, and the targets.
 
-    python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--worlds N] [--repeat N]
+    python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
 
 Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
 (n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
@@ -29,8 +29,8 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.chores import parser_of, table_of
-from fl_audit.federation.game import load_game
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.federation.loaded_federation import load_federation
 
 _ROUNDS, _PASSES = 30, 3
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}
@@ -43,7 +43,7 @@ class AuditSpeedSetting(NamedTuple):
     data: Mapping[str, Any]
     model: str
     delta: float
-    worlds: int  # worlds of a run
+    trials: int  # trials of a run
     authors_seconds: float  # seconds a repetition that the published code takes on one thread
     targets: Mapping[Engine, str]  # by engine, what to reach on two cores
     local_actors: int = 1  # client calls at a time of the local engine in its target
@@ -67,13 +67,13 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None, scratch: Path) -> RunConfig:
+def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None, scratch: Path) -> RunConfig:
     """Return the configuration of a setting; random records are written to `scratch`.
 
     Parameters
     ----------
-    name, worlds, engine
-        Which setting, in how many worlds, and on which engine.
+    name, trials, engine
+        Which setting, in how many trials, and on which engine.
     data_dir, scratch
         Where data sets lie, None is the default place, and where random records may be written.
     """
@@ -91,7 +91,7 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
         "model": {"name": setting.model},
         "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
         "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
-        "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
+        "audit": {"trials": trials, "neighbour": 0, "evaluate-every": setting.evaluate_every},
         "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
     }
     return parse_config(values)
@@ -101,49 +101,49 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")
-    parser.add_argument("--worlds", type=int, help="worlds a run (default: by setting)")
+    parser.add_argument("--trials", type=int, help="trials a run (default: by setting)")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each engine (default: 1)")
     options = parser.parse_args()
-    columns = ("setting", "engine", "worlds", "median", "range", "of the floor", "authors' code", "target")
-    table = table_of(columns, f"Milliseconds a world, {os.cpu_count()} cores")
+    columns = ("setting", "engine", "trials", "median", "range", "of the floor", "authors' code", "target")
+    table = table_of(columns, f"Milliseconds a trial, {os.cpu_count()} cores")
     for name in [options.only] if options.only else SETTINGS:
-        worlds = options.worlds or SETTINGS[name].worlds
+        trials = options.trials or SETTINGS[name].trials
         measured: dict[Engine, list[tuple[float, float]]] = {engine: [] for engine in SETTINGS[name].targets}
         for _ in range(options.repeat):
             for engine in measured:
-                measured[engine].append(_measured(name, worlds, engine, options.data_dir))
+                measured[engine].append(_measured(name, trials, engine, options.data_dir))
         for engine, values in measured.items():
             setting, taken = SETTINGS[name], [one for one, _ in values]
             actors = f", {setting.local_actors} actor(s)" if engine is Engine.LOCAL else ""
             spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one / floor for one, floor in values)
             times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
             cells = (f"{median(taken):.1f}", spread, f"{floors:.2f}", times, setting.targets[engine])
-            table.add_row(name, f"{engine}{actors}", str(worlds), *cells)
+            table.add_row(name, f"{engine}{actors}", str(trials), *cells)
     Console(width=120).print(table)
 
 
-def _measured(name: str, worlds: int, engine: Engine, data_dir: Path | None) -> tuple[float, float]:
-    """Return the milliseconds of a world, and those of its floor."""
+def _measured(name: str, trials: int, engine: Engine, data_dir: Path | None) -> tuple[float, float]:
+    """Return the milliseconds of a trial, and those of its floor."""
     with tempfile.TemporaryDirectory() as directory:
-        plan = resolve(configuration(name, worlds, engine, data_dir, Path(directory)))
+        plan = resolve(configuration(name, trials, engine, data_dir, Path(directory)))
         floor = _floor(plan)
         contents = run_audit(plan, Path(directory) / "run", engine, progress=progress_bar)
-    return float(1000 * contents.summary["timing"]["training_seconds"] / worlds), floor
+    return float(1000 * contents.summary["timing"]["training_seconds"] / trials), floor
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return what the clipped gradients of a world take at the speed of one stacked pass on all cores, milliseconds."""
-    game, worlds = load_game(plan.public), plan.config.run.worlds_per_batch or 1
-    models, common, taken = torch.zeros(worlds, game.model.layout.size), game.common, list[float]()
-    models += 0.05 * torch.randn(game.model.layout.size, generator=torch.Generator().manual_seed(0))
+    """Return what the clipped gradients of a trial take at the speed of one stacked pass on all cores, milliseconds."""
+    federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
+    models, common, taken = torch.zeros(trials, federation.model.layout.size), federation.common, list[float]()
+    models += 0.05 * torch.randn(federation.model.layout.size, generator=torch.Generator().manual_seed(0))
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     for _ in range(1 + _PASSES):  # the first one warms up
         begun = time.perf_counter()
-        game.model.clipped_sum(models, common.features, common.labels, 3.0)
+        federation.model.clipped_sum(models, common.features, common.labels, 3.0)
         taken.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
-    return 2 * _ROUNDS * 1000 * median(taken[1:]) / worlds
+    return 2 * _ROUNDS * 1000 * median(taken[1:]) / trials
 
 
 if __name__ == "__main__":

@@ -34,14 +34,14 @@ from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
-_MANY_WORLDS = 50
+_MANY_TRIALS = 50
 _OTHERS = 400  # records beside those of the clients, for tests and as a population
 
-STOCK, RAY_ONE, RAY_MANY = "stock Flower, Ray", "ours, Ray, 1 world", f"ours, Ray, {_MANY_WORLDS} worlds"
-LOCAL_ONE, LOCAL_MANY = "ours, local, 1 world", f"ours, local, {_MANY_WORLDS} worlds"
+STOCK, RAY_ONE, RAY_MANY = "stock Flower, Ray", "ours, Ray, 1 trial", f"ours, Ray, {_MANY_TRIALS} trials"
+LOCAL_ONE, LOCAL_MANY = "ours, local, 1 trial", f"ours, local, {_MANY_TRIALS} trials"
 LOOP, PFL_ONE, PFL_ALL = "torch loop, 1 thread", "pfl, 1 process", "pfl, a process a core"
 
 TARGETS = (
@@ -74,10 +74,10 @@ class TrainedFederation:
         sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
         return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
-    def configuration(self, worlds: int) -> RunConfig:
+    def configuration(self, trials: int) -> RunConfig:
         """Return the same as a configuration of ours."""
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
-        audit = {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
+        audit = {"trials": trials, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
         values = {
             "data": data | {"clients": self.clients, "records": self.clients * self.records},
@@ -85,7 +85,7 @@ class TrainedFederation:
             "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
             "audit": audit | {"evaluate-every": self.rounds},
-            "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
+            "run": {"actors": self.cores, "trials-per-batch": trials, "keep-final-models": False},
         }
         return parse_config(values)
 
@@ -97,7 +97,7 @@ class MeasuredSeconds(NamedTuple):
     rounds: list[float]
 
 
-def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
+def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[float]:
     """Return when the rounds of a run of ours were over."""
     over: list[float] = []
 
@@ -106,7 +106,7 @@ def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[fl
         yield lambda moved: over.append(time.monotonic())
 
     with tempfile.TemporaryDirectory() as scratch:
-        plan = resolve(federation.configuration(worlds))
+        plan = resolve(federation.configuration(trials))
         run_audit(plan, Path(scratch) / "run", engine, progress=noted, with_report=False)
     return over
 
@@ -146,14 +146,14 @@ def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
 WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
     STOCK: (1, lambda one: stock_rounds(ConfigRecord(dict(one.settings())), RayOptions(actors=one.cores))),
     RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
-    RAY_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.RAY, _MANY_WORLDS)),
+    RAY_MANY: (_MANY_TRIALS, lambda federation: _ours(federation, Engine.RAY, _MANY_TRIALS)),
     LOCAL_ONE: (1, lambda federation: _ours(federation, Engine.LOCAL, 1)),
     LOOP: (1, _loop),
     PFL_ONE: (1, lambda federation: _pfl(federation, 1)),
     PFL_ALL: (1, lambda federation: _pfl(federation, federation.cores)),
-    LOCAL_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.LOCAL, _MANY_WORLDS)),
+    LOCAL_MANY: (_MANY_TRIALS, lambda federation: _ours(federation, Engine.LOCAL, _MANY_TRIALS)),
 }
-"""How many worlds each way trains, and how."""
+"""How many trials each way trains, and how."""
 
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:

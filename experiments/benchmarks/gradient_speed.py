@@ -1,10 +1,10 @@
-"""Clipped gradient sums of stacked worlds, beside the plain batch gradient and beside Opacus, in one run.
+"""Clipped gradient sums of stacked trials, beside the plain batch gradient and beside Opacus, in one run.
 
     python -m fl_audit.experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
 
-The last two networks are a user's own. Plain is the non-private gradient of the summed loss, of the same worlds and
-examples: `torch.func` over all worlds at once or torch's own backward pass world by world, whichever is faster. Opacus
-computes per-sample gradients world by world, clips and sums them. The three take turns, so that they see the same
+The last two networks are a user's own. Plain is the non-private gradient of the summed loss, of the same trials and
+examples: `torch.func` over all trials at once or torch's own backward pass trial by trial, whichever is faster. Opacus
+computes per-sample gradients trial by trial, clips and sums them. The three take turns, so that they see the same
 machine; a figure is the median over turns.
 """
 
@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import parser_of, table_of, turns
+from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 _NORM = 3.0
 _OWN = "fl_audit.experiments.benchmarks.own_networks"
@@ -33,9 +33,9 @@ class GradientSpeedSetting(NamedTuple):
 
     label: str  # name in the table
     spec: ModelSpec  # the network
-    # `examples`, `worlds`: size of the batch, and how many worlds take part.
+    # `examples`, `trials`: size of the batch, and how many trials take part.
     examples: int
-    worlds: int
+    trials: int
     slowest_to_plain: float = 2.0  # largest accepted ratio of the time to that of the plain gradient
     # Smallest accepted ratio of Opacus' time to ours; None where there is no target.
     fastest_to_opacus: float | None = None
@@ -51,17 +51,17 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Return the seconds of all worlds: clipped, plain at once, plain one by one, and by Opacus.
+    """Return the seconds of all trials: clipped, plain at once, plain one by one, and by Opacus.
 
     Each is the median of `repeat` turns after one that does not count.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)
-    models = initial_models(setting.spec, 0, range(setting.worlds))
+    models = initial_models(setting.spec, 0, range(setting.trials))
     stacked = StackedModel.of(setting.spec)
     assert stacked.fast, "the benchmark is about the stacked layers"
-    few = min(setting.worlds, 4)  # Opacus goes world by world, so a few tell what all would take
+    few = min(setting.trials, 4)  # Opacus goes trial by trial, so a few tell what all would take
     clipped, at_once, one_by_one, opacus = turns(
         lambda: stacked.clipped_sum(models, features, labels, _NORM),
         lambda: _plain_at_once(stacked, models, features, labels),
@@ -69,11 +69,11 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
         lambda: _opacus_sums(stacked, models[:few], features, labels),
         repeat=repeat,
     )
-    return clipped, at_once, one_by_one, opacus * setting.worlds / few
+    return clipped, at_once, one_by_one, opacus * setting.trials / few
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return the gradients of the summed loss of all worlds, through torch.func."""
+    """Return the gradients of the summed loss of all trials, through torch.func."""
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(functional_call(stacked.template, parameters, (features,)), labels, reduction="sum")
@@ -83,7 +83,7 @@ def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labe
 
 
 def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the gradients of the summed loss of all worlds, one backward pass a world."""
+    """Return the gradients of the summed loss of all trials, one backward pass a trial."""
     module = copy.deepcopy(stacked.template).requires_grad_(True)
     rows = []
     for model in models:
@@ -94,7 +94,7 @@ def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, l
 
 
 def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the clipped sums of all worlds from Opacus' per-sample gradients."""
+    """Return the clipped sums of all trials from Opacus' per-sample gradients."""
     rows = []
     for model in models:
         module = copy.deepcopy(stacked.template).requires_grad_(True).train()
@@ -116,13 +116,13 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", "Full backward hook")  # Opacus hooks modules whose inputs need no gradients
     columns = ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped")
-    table = table_of(columns, f"Milliseconds a world and step, {options.threads} thread(s)")
+    table = table_of(columns, f"Milliseconds a trial and step, {options.threads} thread(s)")
     for one in SETTINGS:
         clipped, at_once, one_by_one, opacus = _measured(one, options.repeat)
-        plain, a_world = min(at_once, one_by_one), 1000 / one.worlds
+        plain, a_trial = min(at_once, one_by_one), 1000 / one.trials
         target = "" if one.fastest_to_opacus is None else f" (target >= {one.fastest_to_opacus:g})"
         to_plain = f"{clipped / plain:.2f} (target <= {one.slowest_to_plain:g})"
-        times = [f"{seconds * a_world:.2f}" for seconds in (clipped, plain, opacus)]
+        times = [f"{seconds * a_trial:.2f}" for seconds in (clipped, plain, opacus)]
         table.add_row(one.label, str(one.examples), *times[:2], to_plain, times[2], f"{opacus / clipped:.1f}{target}")
     Console(width=130).print(table)
 

@@ -1,9 +1,9 @@
-"""Local training of a client, in one world and in many, beside a plain torch loop, in one run.
+"""Local training of a client, in one trial and in many, beside a plain torch loop, in one run.
 
     python -m fl_audit.experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
 
 A client update is one local epoch of a client on its own records, from the round's model to the clipped difference. The
-plain loop does the same with `torch.optim.SGD`, one world after the other. All ways take turns, so that they see the
+plain loop does the same with `torch.optim.SGD`, one trial after the other. All ways take turns, so that they see the
 same machine; a figure is the median over turns.
 """
 
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from fl_audit.arrays import Integers
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import parser_of, table_of, turns
+from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
 _NORM = 0.5
-_MANY_WORLDS = 50
+_MANY_TRIALS = 50
 
 
 class LocalTrainingSetting(NamedTuple):
@@ -34,7 +34,7 @@ class LocalTrainingSetting(NamedTuple):
     label: str  # name in the table
     spec: ModelSpec  # the network
     records: int = 50  # records of a client
-    # Smallest accepted ratios of client updates a second to those of the plain loop, in one world and in many; None
+    # Smallest accepted ratios of client updates a second to those of the plain loop, in one trial and in many; None
     # where there is no target.
     fewest_to_loop: tuple[float, float] | None = None
 
@@ -49,19 +49,19 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
-    """Return client updates a second by the loop, in one world and in many, from medians of `repeat` turns."""
+    """Return client updates a second by the loop, in one trial and in many, from medians of `repeat` turns."""
     source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
     batches = local_batches(setting.records, SCHEDULE, generator(0, Purpose.LOCAL_ORDER))
     module = copy.deepcopy(model.template).requires_grad_(True)
-    models = initial_models(setting.spec, 0, range(_MANY_WORLDS))
+    models = initial_models(setting.spec, 0, range(_MANY_TRIALS))
     alone = models[:1].clone()
 
     def stacked(starts: Tensor) -> Tensor:
         return clip_updates(local_updates(model, starts, features, labels, SCHEDULE, batches), _NORM)[0]
 
-    # One world takes as many turns in a row as the loop, so that both have their weights in cache.
+    # One trial takes as many turns in a row as the loop, so that both have their weights in cache.
     in_a_row = 5
     loop, one, many = turns(
         lambda: torch.stack([_plain_update(module, start, features, labels, batches) for start in models[:in_a_row]]),
@@ -69,13 +69,13 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
         lambda: stacked(models),
         repeat=repeat,
     )
-    return in_a_row / loop, in_a_row / one, _MANY_WORLDS / many
+    return in_a_row / loop, in_a_row / one, _MANY_TRIALS / many
 
 
 def _plain_update(
     module: nn.Module, start: Tensor, features: Tensor, labels: Tensor, batches: Sequence[Integers]
 ) -> Tensor:
-    """Return the clipped update of one world by a plain torch loop."""
+    """Return the clipped update of one trial by a plain torch loop."""
     parameters = list(module.parameters())
     nn.utils.vector_to_parameters(start.clone(), parameters)
     optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)
@@ -93,9 +93,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    many = f"{_MANY_WORLDS} worlds"
-    columns = ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop")
-    table = table_of(columns, f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
+    many = f"{_MANY_TRIALS} trials"
+    columns = ("network", "records", "torch loop", "1 trial", "1 trial / loop", many, f"{many} / loop")
+    table = table_of(columns, f"Client updates (clients x trials) a second, {options.threads} thread(s)")
     for setting in SETTINGS:
         loop, *ours = _measured(setting, options.repeat)
         row = [setting.label, str(setting.records), f"{loop:.0f}"]

@@ -1,13 +1,13 @@
-"""Two batches at a time against one, and peak memory against the number of worlds.
+"""Two batches at a time against one, and peak memory against the number of trials.
 
     python -m fl_audit.experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
         [--part concurrency|memory|membership|clients]
 
 Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on two client processes, against the same
-two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 worlds in
+two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 trials in
 batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
-Membership: the same for the game of membership on built-in digits, 500 targets, with 64 and with 1024 worlds in
-batches of 64, all in one process, attacks and report included. The table of all scores has to grow with the worlds.
+Membership: the same for the membership audit on built-in digits, 500 targets, with 64 and with 1024 trials in
+batches of 64, all in one process, attacks and report included. The table of all scores has to grow with the trials.
 Clients: seconds from the start of the command to the end of the first round, and processor seconds and memory of the
 driver, of DP-FedAvg with 10 to 10,000 clients on Ray and 1,000 to a million in one process, one record a client, with
 what a client adds to the latter two; and on paper what the same number costs on 64 nodes of 16 cores. Targets: 8 s with
@@ -38,17 +38,17 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
 
-_WORLDS_A_BATCH = 100
+_TRIALS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
 
 
 def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
     """Return the training time of two batches of the MNIST audit on Ray, so many of them in flight."""
     with tempfile.TemporaryDirectory() as scratch:
-        config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
-        config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "worlds-per-batch": _WORLDS_A_BATCH}
+        config = configuration("mnist", 2 * _TRIALS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
+        config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}
         config["training"]["rounds"], config["data"]["test-records"] = 5, 2
         config["audit"]["epsilon-star"] = False
         summary = run_audit(resolve(parse_config(config)), Path(scratch) / "run").summary
@@ -60,8 +60,8 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
     "model": {"name": "logistic"},
     "training": {"rounds": 5, "learning-rate": 2.0},
     "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
-    "audit": {"game": "membership", "targets": 500, "epsilon-star": False, "evaluate-every": 5},
-    "run": {"worlds-per-batch": 64, "actors": 1},
+    "audit": {"kind": "membership", "targets": 500, "epsilon-star": False, "evaluate-every": 5},
+    "run": {"trials-per-batch": 64, "actors": 1},
 }
 
 
@@ -74,7 +74,7 @@ def _peak_memory(config: dict[str, Any]) -> float:
             peak = max(peak, _resident(process.pid))
             threading.Event().wait(0.2)
     if process.returncode != 0:
-        raise RuntimeError(f"the run of {config['audit']['worlds']} worlds ended with {process.returncode}")
+        raise RuntimeError(f"the run of {config['audit']['trials']} trials ended with {process.returncode}")
     return peak
 
 
@@ -120,7 +120,7 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
             "model": {"name": "logistic"},
             "training": training | {"local-learning-rate": 0.1} | ({"cohort": cohort} if cohort else {}),
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7},
-            "audit": {"worlds": 4, "epsilon-star": False, "membership": False},
+            "audit": {"trials": 4, "epsilon-star": False, "membership": False},
         }  # fmt: skip
         ran = subprocess.run(_command(config, scratch, "--engine", str(engine)), capture_output=True, text=True)
         if ran.returncode:
@@ -135,13 +135,13 @@ def _child(scratch: Path, engine: Engine | None) -> None:
     """Play a run, and where an engine is named, print what it took until its first round was over."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:
-        run_audit(resolve(config), scratch / "run", Engine.LOCAL if config.audit.game == "membership" else Engine.RAY)
+        run_audit(resolve(config), scratch / "run", Engine.LOCAL if config.audit.kind == "membership" else Engine.RAY)
         return
     ended, own = list[tuple[float, float]](), psutil.Process()
 
     @contextmanager
     def noted(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda worlds: ended.append((time.time() - own.create_time(), time.process_time()))
+        yield lambda trials: ended.append((time.time() - own.create_time(), time.process_time()))
 
     run_audit(resolve(config), scratch / "run", engine, progress=noted, with_report=False)
     print(json.dumps([*ended[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
@@ -188,14 +188,14 @@ def main() -> None:
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        adult = (configuration("adult", worlds, Engine.RAY, options.data_dir, Path.cwd()) for worlds in (250, 4000))
+        adult = (configuration("adult", trials, Engine.RAY, options.data_dir, Path.cwd()) for trials in (250, 4000))
         configs = (config.as_dict() for config in adult)
-        few, many = (_peak_memory(one | {"run": one["run"] | {"worlds-per-batch": 250}}) for one in configs)
-        console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
+        few, many = (_peak_memory(one | {"run": one["run"] | {"trials-per-batch": 250}}) for one in configs)
+        console.print(f"peak memory: {few:.0f} MiB with 250 trials, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
-        audits = (_MEMBERSHIP["audit"] | {"worlds": worlds} for worlds in (64, 1024))
+        audits = (_MEMBERSHIP["audit"] | {"trials": trials} for trials in (64, 1024))
         few, many = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
-        console.print(f"membership: {few:.0f} MiB with 64 worlds, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
+        console.print(f"membership: {few:.0f} MiB with 64 trials, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
     if options.part in (None, "clients"):
         _print_clients(console)
 

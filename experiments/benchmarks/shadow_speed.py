@@ -1,9 +1,9 @@
-"""Shadow models trained as worlds of a membership run, beside a plain torch loop with the same optimizer.
+"""Shadow models trained as trials of a membership run, beside a plain torch loop with the same optimizer.
 
     python -m fl_audit.experiments.benchmarks.shadow_speed [--quick] [--repeat N]
 
-One client holds all records; in every world about half of them are in. A world trains for some epochs with Adam in
-batches of 64, as a shadow model does. Loop and worlds train on the same members in the same batches, in turns, each in
+One client holds all records; in every trial about half of them are in. A trial trains for some epochs with Adam in
+batches of 64, as a shadow model does. Loop and trials train on the same members in the same batches, in turns, each in
 one thread. Seconds of the processor are counted beside those of the clock, for whoever has no machine to himself. With
 `--whole` the run goes through Flower's app on the local engine, evaluation and LiRA included.
 """
@@ -21,10 +21,10 @@ from torch import Tensor
 
 from fl_audit.arrays import Integers
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import parser_of, played, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 _RATE, _BATCH = 0.001, 64
 
@@ -57,23 +57,23 @@ def _timed(work: Callable[[], object], count: int) -> Seconds:
     return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def _compared(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
-    """Return what a model takes in a plain loop of `loops` models, and as one of many worlds."""
+def _compared(shape: Shape, trials: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
+    """Return what a model takes in a plain loop of `loops` models, and as one of many trials."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
     features = torch.from_numpy(source.random((shape.records, shape.features), dtype=np.float32))
     labels = torch.from_numpy(source.integers(shape.classes, size=shape.records))
-    present = source.random((worlds, shape.records)) < 0.5
+    present = source.random((trials, shape.records)) < 0.5
     schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
-    models, batches = initial_models(spec, 0, range(worlds)), member_batches(present, schedule, source)
+    models, batches = initial_models(spec, 0, range(trials)), member_batches(present, schedule, source)
 
     def one_by_one() -> None:
-        for world in range(loops):
-            _loop(model, models[world], [batch[world] for batch in batches], features, labels)
+        for trial in range(loops):
+            _loop(model, models[trial], [batch[trial] for batch in batches], features, labels)
 
     alone = _timed(one_by_one, loops)
-    return alone, _timed(lambda: member_updates(model, models, features, labels, schedule, batches), worlds)
+    return alone, _timed(lambda: member_updates(model, models, features, labels, schedule, batches), trials)
 
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
@@ -92,10 +92,10 @@ def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features:
     template.requires_grad_(False)
 
 
-def _whole(epochs: int, worlds: int) -> None:
+def _whole(epochs: int, trials: int) -> None:
     """Play a whole run of LiRA on Location-30, from the configuration to its tables."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
-    audit = {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"], "epsilon-star": False}
+    audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
     played({
         "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
         "model": {"name": "dense-128"},
@@ -106,16 +106,16 @@ def _whole(epochs: int, worlds: int) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, "fewer worlds and epochs")
+    parser = parser_of(__doc__, "fewer trials and epochs")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
-    whole = "time a whole run of LiRA with 65 worlds on Location-30 too"
+    whole = "time a whole run of LiRA with 65 trials on Location-30 too"
     parser.add_argument("--whole", action="store_true", help=whole)
     options = parser.parse_args()
-    columns = ("network", "loop, clock", "worlds, clock", "loop, processor", "worlds, processor", "ratio", "target")
+    columns = ("network", "loop, clock", "trials, clock", "loop, processor", "trials, processor", "ratio", "target")
     console, table = Console(width=120), table_of(columns, "Seconds of a shadow model, one thread")
-    worlds, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
+    trials, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
-        turns = [_compared(shape, worlds, epochs, loops) for _ in range(options.repeat)]
+        turns = [_compared(shape, trials, epochs, loops) for _ in range(options.repeat)]
         loop, ours = (Seconds(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
         ratio = median(turn[0].processor / turn[1].processor for turn in turns)
         cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
@@ -123,7 +123,7 @@ def main() -> None:
     console.print(table)
     if options.whole:
         found = _timed(lambda: _whole(50, 65), 1)
-        console.print(f"LiRA, 65 worlds, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
+        console.print(f"LiRA, 65 trials, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
 
 
 if __name__ == "__main__":

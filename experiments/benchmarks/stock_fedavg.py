@@ -18,7 +18,7 @@ from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
 from fl_audit.experiments.runs.cluster.access import RayOptions, ray_for
-from fl_audit.experiments.talk import settle_flower
+from fl_audit.experiments.verbosity import settle_flower
 
 app = ClientApp()
 

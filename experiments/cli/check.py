@@ -13,12 +13,12 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import console
-from fl_audit.report.wording import number_text, percent, plural
+from fl_audit.report.formatting import number_text, percent, plural
 from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.check import Check
-    from fl_audit.experiments.runs.probe import Probe
+    from fl_audit.experiments.runs.run_check import Check
+    from fl_audit.experiments.runs.time_probe import Probe
 
 _MEGABYTE = 2**20
 
@@ -33,16 +33,16 @@ def check(
 ) -> None:
     """Look at a run before it is played, and write nothing.
 
-    Loads the data, builds the model, accounts the promise and says which breach so many worlds could find. A few rounds
-    of the first worlds are played in this process, to estimate time and memory.
+    Loads the data, builds the model, accounts the guarantee and says which breach so many trials could find. A few
+    rounds of the first trials are played in this process, to estimate time and memory.
     """
     chosen = choice(Engine, "--engine", engine)
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        from fl_audit.experiments.runs.check import check_json, check_plan
         from fl_audit.experiments.runs.plan import resolve
+        from fl_audit.experiments.runs.run_check import check_json, check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
@@ -76,12 +76,12 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
         yield "Columns", "\n".join(column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
-    worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch
+    trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
     assert batch is not None, "a resolved configuration names the size of a batch"
-    together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
-    played = f"{plural(worlds, 'world')} of {plural(plan.public.rounds, 'round')}{together}"
+    together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
+    played = f"{plural(trials, 'trial')} of {plural(plan.public.rounds, 'round')}{together}"
     yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
-    yield "Promise", _promise(found)
+    yield "Guarantee", _guarantee(found)
     yield "Findable", _findable(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
@@ -90,18 +90,21 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
         yield "Takes", _takes(found.probe, engine)
 
 
-def _promise(found: "Check") -> str:
-    from fl_audit.report.law_words import multiplied_text
+def _guarantee(found: "Check") -> str:
+    from fl_audit.report.mechanism_messages import multiplied_text
 
-    promise = found.plan.guarantee
-    if promise is None:
+    guarantee = found.plan.guarantee
+    if guarantee is None:
         return "none, so there is nothing that the run could be held to"
-    multiplier, law = promise.noise_multiplier, found.plan.public.law
-    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied_text(law)}; "
+    multiplier, mechanism = guarantee.noise_multiplier, found.plan.public.mechanism
+    noise = (
+        "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied_text(mechanism)}; "
+    )
     return (
-        f"{noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
-        f"neighbours: {promise.adjacency}, beliefs of at most {percent(promise.belief_bound)}, an advantage of at most "
-        f"{percent(promise.advantage_bound_exact)}"
+        f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
+        f"neighbours: {guarantee.adjacency}, beliefs of at most {percent(guarantee.belief_bound)}, an advantage of at "
+        "most "
+        f"{percent(guarantee.advantage_bound_exact)}"
     )
 
 
@@ -109,12 +112,12 @@ def _findable(found: "Check") -> str:
 
     limits = found.limits
     if limits is None:
-        return "nothing, for no insider holds a promise against what is released"
-    count = found.plan.config.audit.worlds
-    worlds = f"{plural(count, 'world')} {'finds' if count == 1 else 'find'}"
-    if not found.plan.public.law.weighs_exactly:
+        return "nothing, for no insider holds a guarantee against what is released"
+    count = found.plan.config.audit.trials
+    trials = f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
+    if not found.plan.public.mechanism.has_exact_llr:
         return (
-            f"{worlds} a breach only as far as their scores separate, and nobody knows how far they would under "
+            f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
     from fl_audit.verdict.family import DETECTION_POWER
@@ -122,15 +125,15 @@ def _findable(found: "Check") -> str:
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
-    breach = f"a breach of {BREACH:g} times the promise that lies in the size of the noise alone"
-    if limits.worlds_needed is None:
-        enough = f"No number of worlds finds {breach}: the verdict can only be inconclusive"
+    breach = f"a breach of {BREACH:g} times the guarantee that lies in the size of the noise alone"
+    if limits.trials_needed is None:
+        enough = f"No number of trials finds {breach}: the verdict can only be inconclusive"
     else:
         verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
-        needed = f"{plural(limits.worlds_needed, 'world')} {'finds' if limits.worlds_needed == 1 else 'find'}"
+        needed = f"{plural(limits.trials_needed, 'trial')} {'finds' if limits.trials_needed == 1 else 'find'}"
         enough = f"{needed} {breach}{verdict}"
     return (
-        f"{worlds} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
+        f"{trials} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
     )
 
@@ -142,7 +145,7 @@ def _takes(probe: "Probe", engine: Engine) -> str:
     return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
         f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
-        f"{plural(probe.rounds, 'round')} of {plural(probe.worlds, 'world')} on the local engine, "
+        f"{plural(probe.rounds, 'round')} of {plural(probe.trials, 'trial')} on the local engine, "
         f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it.{untried}"
     )
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Column, Table
 
+from fl_audit.atomic_files import atomic_file, read_summary
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
-from fl_audit.experiments.talk import printable
 from fl_audit.experiments.terminal import console as console_for
-from fl_audit.report.wording import SPACE, number_text, percent
-from fl_audit.whole_files import read_summary, whole_file
+from fl_audit.experiments.verbosity import printable
+from fl_audit.report.formatting import SPACE, number_text, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ def compare(
     plot: Annotated[Path | None, option("FILE", "Draw it to a PNG, PDF or SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set finished runs side by side: promise, what was shown, accuracy and Epsilon*."""
+    """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*."""
     from fl_audit.experiments.comparisons.rows import differences, rows
 
     found = rows(runs)
@@ -74,24 +74,24 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return what is shown of a run by name: its promise, and the numbers of its report's page."""
+    """Return what is shown of a run by name: its guarantee, and the numbers of its report's page."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
 
     def cell(entry: "Mapping[str, Any]") -> str:
         shown = text(entry["value"], entry["is_share"]) + _MARKS.get(entry["reading"] or "", "")
-        if entry["promised"] is None:
+        if entry["claimed"] is None:
             return shown
-        return f"{shown} {'≥' if entry.get('is_least') else '≤'}{text(entry['promised'], entry['is_share'])}"
+        return f"{shown} {'≥' if entry.get('is_least') else '≤'}{text(entry['claimed'], entry['is_share'])}"
 
-    promise = {
+    guarantee = {
         "belief at most": text(row.belief, True),
         "epsilon": text(row.epsilon),
         "delta": text(row.delta),
         "noise over sensitivity": text(row.noise_multiplier),
     }
-    return promise | {name: cell(entry) for name, entry in row.findings.items()}
+    return guarantee | {name: cell(entry) for name, entry in row.findings.items()}
 
 
 class _Target(StrEnum):
@@ -134,6 +134,6 @@ def _write_badge(runs: list[Path], out: Path) -> None:
     from fl_audit.experiments.exports.badge import badge
 
     summary = read_summary(runs[0])
-    with whole_file(out) as file:
+    with atomic_file(out) as file:
         file.write_text(badge(summary), encoding="utf-8")
     print(f"badge: {out}")

@@ -13,7 +13,7 @@ from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import print_table
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.rounding import interval_text
-from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.bounds import OneRunBound
@@ -31,9 +31,9 @@ ColumnOption = Annotated[
     list[str] | None, option("NAME", "Column of a table, or array of an .npz; twice for one of each file.")
 ]
 _VALID_FOR = {
-    ScoreLaw.ANY: "any scores",
-    ScoreLaw.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
-    ScoreLaw.NORMAL_EQUAL_SPREAD: "log-odds of Gaussian mechanisms",
+    ScoreDistribution.ANY: "any scores",
+    ScoreDistribution.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
+    ScoreDistribution.NORMAL_EQUAL_SPREAD: "log-odds of Gaussian mechanisms",
 }
 
 
@@ -165,8 +165,8 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
+        from fl_audit.experiments.figures.guarantee import epsilon_star_figure
         from fl_audit.experiments.figures.paths import save_figure
-        from fl_audit.experiments.figures.promise import epsilon_star_figure
 
         save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:
@@ -194,7 +194,9 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
         "is_lower_bound": found.is_lower_bound,
         "members": found.members,
         "population": found.population,
-        "components": None if found.laws is None else [law.components for law in found.laws],
+        "components": None
+        if found.distributions is None
+        else [distribution.components for distribution in found.distributions],
         "attacks": {
             "auc": float(attacks.auc),
             "tpr_at_fpr_0.001": float(attacks.tpr_at_fpr_0001),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.atomic_files import atomic_file
 from fl_audit.data.names import AcrossClients, RecordAxes
 from fl_audit.errors import InputError, expanded_path, require, require_number
 from fl_audit.experiments.cli.options import (
@@ -22,12 +23,11 @@ from fl_audit.experiments.cli.options import (
     print_json,
     switch,
 )
-from fl_audit.experiments.runs.config.described import settings as described
+from fl_audit.experiments.runs.config.settings_reference import settings as described
 from fl_audit.experiments.runs.progress import at_work
-from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.config.described import Setting
+    from fl_audit.experiments.runs.config.settings_reference import Setting
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
@@ -82,14 +82,14 @@ def init(
         str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
     ] = None,
     delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None,
-    worlds: Annotated[int, option("W", "How often the game is played.")] = 200,
+    trials: Annotated[int, option("W", "The number of trials.")] = 200,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
 
     What no option says is asked for on a terminal; elsewhere --data and one of --belief, --epsilon, --advantage and
-    --noise-multiplier are needed, and --label for a table. The data are loaded and the promise is accounted before
+    --noise-multiplier are needed, and --label for a table. The data are loaded and the guarantee is accounted before
     anything is written.
     """
     place = file.absolute().parent
@@ -99,7 +99,7 @@ def init(
     for word in missing or []:
         is_list = word.startswith("[") and word.endswith("]")
         require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-    from fl_audit.experiments.runs.new_config import Wishes, config_or_remedies
+    from fl_audit.experiments.runs.new_config import ConfigRequest, config_or_remedies
 
     if skip_lines is not None:
         require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
@@ -123,10 +123,10 @@ def init(
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
-    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table, adjacency, strategy)
-    with at_work("loading the data, accounting the promise"):
+    wishes = ConfigRequest(data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy)
+    with at_work("loading the data, accounting the guarantee"):
         text, notes = config_or_remedies(wishes, place)
-    with whole_file(file) as written:
+    with atomic_file(file) as written:
         written.write_text(text, encoding="utf-8")
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)
@@ -162,8 +162,8 @@ def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
 
 
 def _asked_target() -> tuple[str, float]:
-    name = str(typer.prompt(f"What is promised ({', '.join(TARGETS)})", default="belief", err=True))
-    require(name in TARGETS, f"{name!r} is no promise: accepted are {', '.join(TARGETS)}")
+    name = str(typer.prompt(f"What is claimed ({', '.join(TARGETS)})", default="belief", err=True))
+    require(name in TARGETS, f"{name!r} is no guarantee: accepted are {', '.join(TARGETS)}")
     value = typer.prompt(f"{name.capitalize()}", type=float, default=0.9 if name == "belief" else None, err=True)
     return name, float(value)
 

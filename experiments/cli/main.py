@@ -9,7 +9,7 @@ import typer
 
 import fl_audit.experiments  # sets the environment before Flower is imported
 from fl_audit.errors import InputError
-from fl_audit.experiments import talk
+from fl_audit.experiments import verbosity
 from fl_audit.experiments.cli.options import LazyGroup, option, switch
 from fl_audit.experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.user_modules import search_last
@@ -37,12 +37,12 @@ class Commands(LazyGroup):
         "run": (f"{_HERE}.run", "Carry out the audit that a configuration describes."),
         "replay": (
             f"{_HERE}.run",
-            "Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.",
+            "Recompute the insider's log-odds and measured noise of the kept trials from DIR/public alone.",
         ),
         "report": (f"{_HERE}.run", "Write DIR/report.html and DIR/report.pdf again from the stored results."),
         "compare": (
             f"{_HERE}.compare",
-            "Set finished runs side by side: promise, what was shown, accuracy and Epsilon*.",
+            "Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*.",
         ),
         "export": (
             f"{_HERE}.compare",
@@ -65,10 +65,10 @@ class Commands(LazyGroup):
             f"{_HERE}.sign",
             "Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.",
         ),
-        "calibrate": (f"{_HERE}.promise", "Find the noise that a promise needs, which one option names."),
+        "calibrate": (f"{_HERE}.guarantee", "Find the noise that a guarantee needs, which one option names."),
         "account": (
-            f"{_HERE}.promise",
-            "Say what a noise multiplier promises, or what the trainings of a ledger spend together.",
+            f"{_HERE}.guarantee",
+            "Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.",
         ),
         "bound": (
             f"{_HERE}.evidence",
@@ -80,7 +80,7 @@ class Commands(LazyGroup):
         ),
         "strategy": (
             f"{_HERE}.strategy",
-            "Hold a Flower strategy to its claim, with thousands of short games through its own interface.",
+            "Hold a Flower strategy to its claim, with thousands of short trials through its own interface.",
         ),
         "review": (f"{_HERE}.strategy", "Hold a whole Flower app, as it is, to what it says of its privacy."),
         "training": (f"{_HERE}.training", "Say whether a training with Opacus is the one that it claims to be."),
@@ -110,8 +110,8 @@ def _options(
         str | None,
         option(
             "LEVEL",
-            f"Log to standard error what goes on, Flower's log with it: {', '.join(talk.LEVELS)}.",
-            among=talk.LEVELS,
+            f"Log to standard error what goes on, Flower's log with it: {', '.join(verbosity.LEVELS)}.",
+            among=verbosity.LEVELS,
         ),
     ] = None,
     version: Annotated[
@@ -119,16 +119,16 @@ def _options(
     ] = False,
 ) -> None:
     """Simulate differentially private federated learning, and audit what an insider can tell."""
-    if log_level is not None and log_level not in talk.LEVELS:
-        raise InputError(f"--log-level {log_level!r}: accepted are {', '.join(talk.LEVELS)}")
-    talk.choose(quiet, log_level)
+    if log_level is not None and log_level not in verbosity.LEVELS:
+        raise InputError(f"--log-level {log_level!r}: accepted are {', '.join(verbosity.LEVELS)}")
+    verbosity.choose(quiet, log_level)
 
 
 _LONGEST_LINE, _LONGEST_END = 1500, 300
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    said = talk.printable(message)
+    said = verbosity.printable(message)
     if len(said) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
         said = f"{said[: _LONGEST_LINE - _LONGEST_END]} ... {said[-_LONGEST_END:]}"
     print(f"fl-audit: {said}", file=sys.stderr)
@@ -154,7 +154,7 @@ def guarded(command: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run the command line."""
-    talk.protect_terminal()
+    verbosity.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())
     guarded(app)

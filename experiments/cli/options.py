@@ -14,10 +14,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
 from fl_audit.experiments.names import Engine
 from fl_audit.privacy.names import NoiseOver
-from fl_audit.whole_files import require_ordinary
 
 
 class _Plain(Command):
@@ -139,7 +139,7 @@ def print_json(values: object) -> None:
 
 def complete_setting(incomplete: str) -> list[str]:
     """Return the settings, or the values of one, that a `section.key=value` may go on with."""
-    from fl_audit.experiments.runs.config.described import settings
+    from fl_audit.experiments.runs.config.settings_reference import settings
 
     key, equals, value = incomplete.partition("=")
     if not equals:

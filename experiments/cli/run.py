@@ -15,11 +15,11 @@ from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_
 from fl_audit.experiments.cli.options import option, switch
 from fl_audit.experiments.names import VIOLATED, Engine
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.places import is_begun, require_run
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.runs.run_paths import is_begun, require_run
 from fl_audit.experiments.runs.whole_run import play, whole_run
-from fl_audit.experiments.talk import is_quiet
 from fl_audit.experiments.terminal import console
+from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.plan import AuditPlan
@@ -95,7 +95,7 @@ def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
 
 
 def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = False) -> None:
-    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.
+    """Recompute the insider's log-odds and measured noise of the kept trials from DIR/public alone.
 
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
     """
@@ -106,7 +106,7 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     found = result.agreement(directory)
     if as_json:
         rows = {
-            "worlds": result.worlds.tolist(),
+            "trials": result.trials.tolist(),
             "log_odds": result.log_odds[:, -1].tolist(),
             "noise_ratio": result.noise_ratio.tolist(),
             "agrees": None if found is None else found.agrees,
@@ -114,9 +114,9 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
         }
         print(json.dumps(rows))
     else:
-        print("world  log-odds of D against D' after the last round  measured over promised noise")
-        for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
-            print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
+        print("trial  log-odds of D against D' after the last round  measured over claimed noise")
+        for trial, log_odds, ratio in zip(result.trials, result.log_odds[:, -1], result.noise_ratio, strict=True):
+            print(f"{trial:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
         print(found or f"{directory} has no results of the run to compare with")
     if found is not None and not found.agrees:
         raise typer.Exit(VIOLATED)
@@ -148,14 +148,14 @@ def _tell_data(plan: "AuditPlan") -> None:
     """Say what became of the records and columns of a table, and what to look at in whatever data there are."""
     from fl_audit.data.catalogue import load_source
     from fl_audit.data.columns import column_lines
-    from fl_audit.experiments.runs.cautions import cautions_of
+    from fl_audit.experiments.runs.data_warnings import data_warnings_of
 
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
     for line in column_lines(source.columns):
         print(f"column {line}")
-    for caution in cautions_of(plan):
+    for caution in data_warnings_of(plan):
         print(f"look at: {caution.text}")
 
 
@@ -171,7 +171,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
 
 
 def _tell_report(directory: Path) -> None:
-    from fl_audit.audits.page.writing import hindrance
+    from fl_audit.audits.page.report_files import hindrance
 
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")

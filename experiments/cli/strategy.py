@@ -27,7 +27,9 @@ NoiseOption = Annotated[
     option("Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."),
 ]
 NormOption = Annotated[float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")]
-TrustOption = Annotated[bool, switch("--clients-clip", "Nothing but the client's own code clips: no game sends more.")]
+TrustOption = Annotated[
+    bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
+]
 OutOption = Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")]
 
 
@@ -36,7 +38,8 @@ def strategy(
         str,
         argument(
             "PACKAGE.MODULE:FACTORY",
-            "Makes a Flower strategy or a fl_audit.strategies.games.Subject; an argument is the number of clients.",
+            "Makes a Flower strategy or a fl_audit.strategies.black_box.AuditedSystem; an argument is the number of "
+            "clients.",
         ),
     ],
     adjacency: AdjacencyOption,
@@ -45,42 +48,42 @@ def strategy(
     claim_noise_multiplier: NoiseOption = None,
     noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
     rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
-    clients: Annotated[int, option("N", "Clients in a game, at least 2.")] = 4,
+    clients: Annotated[int, option("N", "Clients in a trial, at least 2.")] = 4,
     clipping_norm: NormOption = None,
-    clients_clip: TrustOption = False,
+    trust_client_clipping: TrustOption = False,
     mod: Annotated[
         list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
     ] = None,
     observer: Annotated[
         str, option("client|server", "Who looks: another client, or the server.", among=("client", "server"))
     ] = "client",
-    without: Annotated[
-        list[str] | None, option("GAME", "A kind of game that the claim does not cover; may be repeated.")
+    exclude: Annotated[
+        list[str] | None, option("TRIAL", "A scenario that the claim does not cover; may be repeated.")
     ] = None,
-    only: Annotated[
-        list[str] | None, option("GAME", "Play this kind of game and no other one; may be repeated.")
+    include: Annotated[
+        list[str] | None, option("TRIAL", "Play this scenario and no other one; may be repeated.")
     ] = None,
     confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
-    quick: Annotated[bool, switch("--quick", "Fewer games: half a minute at most, not three.")] = False,
-    processes: Annotated[int, option("N", "Games played at the same time.")] = 2,
+    quick: Annotated[bool, switch("--quick", "Fewer trials: half a minute at most, not three.")] = False,
+    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2,
     seconds: Annotated[
         float | None,
-        option("S", "Time for the games, above 0: what it is too short for is said.  [default: as long as they take]"),
+        option("S", "Time for the trials, above 0: what it is too short for is said.  [default: as long as they take]"),
     ] = None,
-    seed: Annotated[int, option("N", "Seed of the games.")] = 0,
+    seed: Annotated[int, option("N", "Seed of the trials.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
+    """Hold a Flower strategy to its claim, with thousands of short trials through its own interface."""
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
     from fl_audit.audits.black_box.claim import StatedClaim
-    from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
-    from fl_audit.strategies.games.kinds import BY_NAME
+    from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held_apart
+    from fl_audit.strategies.black_box.scenarios import BY_NAME
 
-    for flag, games in (("--without", without), ("--only", only)):
-        for name in games or []:
+    for flag, trials in (("--exclude", exclude), ("--include", include)):
+        for name in trials or []:
             require(name in BY_NAME, f"{flag} {name!r}: accepted are {', '.join(BY_NAME)}")
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
@@ -89,13 +92,13 @@ def strategy(
     StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
     wishes = StrategyOptions(
         factory, str(neighbours), claim_epsilon, claim_delta, claim_noise_multiplier, str(over), rounds, clients,
-        clipping_norm, not clients_clip, tuple(mod or ()), observer, tuple(without or ()),
-        None if only is None else tuple(only), confidence, quick, processes, seconds, seed,
+        clipping_norm, not trust_client_clipping, tuple(mod or ()), observer, tuple(exclude or ()),
+        None if include is None else tuple(include), confidence, quick, processes, seconds, seed,
     )  # fmt: skip
-    with at_work(f"games against {factory}"):
+    with at_work(f"trials against {factory}"):
         found = held_apart(wishes, out)
     if as_json:
-        print_json(found["trial"])
+        print_json(found["result"])
         return
     for line in found["lines"]:
         print(line)
@@ -113,13 +116,13 @@ def review(
     noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
     adjacency: Annotated[str | None, option("A", "Of the claim.  [default: as the app's mechanism has it]")] = None,
     clipping_norm: NormOption = None,
-    clients_clip: TrustOption = False,
+    trust_client_clipping: TrustOption = False,
     clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
-    rounds: Annotated[int | None, option("K", "Rounds of a game.  [default: the app's, at most 3]")] = None,
-    quick: Annotated[bool, switch("--quick", "Fewer games.")] = False,
+    rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
+    quick: Annotated[bool, switch("--quick", "Fewer trials.")] = False,
     minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
-    processes: Annotated[int, option("N", "Games played at the same time.")] = 2,
-    seed: Annotated[int, option("N", "Seed of the games.")] = 0,
+    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2,
+    seed: Annotated[int, option("N", "Seed of the trials.")] = 0,
     client_data: Annotated[
         str | None,
         option(
@@ -142,12 +145,13 @@ def review(
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
-    from fl_audit.experiments.trials.review_process import reviewed
+    from fl_audit.experiments.black_box.review_process import reviewed
     from fl_audit.strategies.review.options import ReviewOptions
 
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
-        claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not clients_clip, clients,
+        claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not trust_client_clipping,
+        clients,
         rounds, quick, 60 * minutes, processes, seed, client_data,
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
@@ -166,18 +170,18 @@ def live(
     directory: Annotated[Path, argument("DIR", "Where the observer keeps the rounds; training may go on.")],
     coins: Annotated[Path, option("FILE", "Holds the seed of the canaries' coins, a whole number.")],
     finished: Annotated[
-        bool, switch("--finished", "The training is over, though its last promised round is missing.")
+        bool, switch("--finished", "The training is over, though its last claimed round is missing.")
     ] = False,
     confidence: Annotated[float, option("P", "Of the bounds, in (0.5, 1).")] = 0.95,
     out: Annotated[Path | None, option("FILE", "The page.  [default: DIR/report.html]")] = None,
     fail_on_violation: Annotated[
-        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the promise is violated.")
+        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the guarantee is violated.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the canaries of a running or finished training certify."""
-    from fl_audit.audits.canaries.kept import seed_in
-    from fl_audit.audits.canaries.live import measure_live
+    from fl_audit.audits.canaries.live_audit import measure_live
+    from fl_audit.audits.canaries.observer_store import seed_in
 
     numbers = measure_live(directory, seed_in(coins), confidence, finished)
     if as_json:

@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import choice
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
@@ -12,11 +13,10 @@ from fl_audit.experiments.names import Engine, Utility
 from fl_audit.experiments.reproductions.names import item_names, require_known
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.progress import runs_progress_bar
-from fl_audit.experiments.talk import is_quiet, printable
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.terminal import print_table
-from fl_audit.report.wording import number_text
-from fl_audit.whole_files import whole_file
+from fl_audit.experiments.verbosity import is_quiet, printable
+from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:
     from fl_audit.experiments.sweeps.grid import Point
@@ -47,7 +47,7 @@ def sweep(
 
     With --engine ray many points are played at the same time, with --engine local one after the other.
 
-    The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
+    The trials of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
     worth = None if utility is None else choice(Utility, "--utility", utility)
@@ -90,13 +90,13 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
     from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
     from fl_audit.released_model.methods import cuts_text
 
-    with whole_file(directory / "sweep.html") as file:
+    with atomic_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
-        promised, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
-        rows.append((str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark))
-    columns = ("setting", "promised epsilon", found.utility, "Epsilon*", "frontier")
+        claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
+        rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
+    columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
     notes = (counted, f"{STAR_CAUTION}{chance_text(found)}")
     print_table(columns, rows, printable(title), notes=notes)
@@ -109,13 +109,13 @@ def reproduce(
     data_dir: options.DataDirOption = None,
     out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
     quick: Annotated[
-        bool, switch("--quick", "Few worlds, small samples: minutes instead of hours, wide intervals.")
+        bool, switch("--quick", "Few trials, small samples: minutes instead of hours, wide intervals.")
     ] = False,
     engine: Annotated[
         str | None, option("ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine)
     ] = None,
     minutes: Annotated[
-        float, option(None, "Bernau et al. 2019: minutes within which worlds are added where claims lack them.", min=1)
+        float, option(None, "Bernau et al. 2019: minutes within which trials are added where claims lack them.", min=1)
     ] = 65.0,
     ray_address: options.AddressOption = None,
 ) -> None:

@@ -45,8 +45,8 @@ def training(
         require_number("--claim-epsilon", claim_epsilon, "numbers above 0")
     if claim_delta is not None:
         require_number("--claim-delta", claim_delta, "numbers above 0 and below 1")
+    from fl_audit.experiments.black_box.training_process import TrainingWishes, training_apart
     from fl_audit.experiments.runs.progress import at_work
-    from fl_audit.experiments.trials.training_process import TrainingWishes, training_apart
 
     wishes = TrainingWishes(
         function, data, model, rounds, calls, claim_epsilon, claim_delta, records_per_user, 60 * minutes

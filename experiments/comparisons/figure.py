@@ -1,4 +1,4 @@
-"""The figure of a comparison: what every run promises and shows, and what its models are worth."""
+"""The figure of a comparison: what every run guarantees and shows, and what its models are worth."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
-from fl_audit.experiments.talk import printable
+from fl_audit.experiments.verbosity import printable
 from fl_audit.released_model.methods import cuts_text
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
 _STAR_MEAN = "Epsilon*, mean of the models"
 _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (
-    ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
+    ("claimed", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
     ("shown, at least", lambda row: row.value(SHOWN), {"marker": "o", "color": INK, "markersize": 7}),
     ("shown by an attack", lambda row: row.attack,
      {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
@@ -43,7 +43,7 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
         if len(deltas) > 1
         else "epsilon, at the delta of the runs"
     )
-    finish_axes(left, "What is promised, and what was shown", at, "")
+    finish_axes(left, "What is claimed, and what was shown", at, "")
     finish_axes(right, "What models are worth", "accuracy on test records", "")
     add_legend(left, columns=2)
     return figure

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fl_audit.atomic_files import read_summary
 from fl_audit.errors import require
-from fl_audit.whole_files import read_summary
 
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
-STAR, ATTACK = "Epsilon*, mean over worlds (nats)", "Lower bound on epsilon, "
+STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "
 """Names of findings as reports write them; that of an attack's bound begins so."""
 
 
@@ -18,14 +18,14 @@ class RunRow:
     """One run; None stands where it has no such number."""
 
     run: str  # name of its directory
-    verdict: str  # what became of the promise
-    belief: float | None  # the promise: nobody becomes surer than this, but for a chance of delta
-    # `epsilon`, `delta`: the same promise as differential privacy.
+    verdict: str  # what became of the guarantee
+    belief: float | None  # the guarantee: nobody becomes surer than this, but for a chance of delta
+    # `epsilon`, `delta`: the same guarantee as differential privacy.
     epsilon: float | None
     delta: float | None
     noise_multiplier: float | None  # of its noise, over the sensitivity
     adjacency: str | None  # between which neighbours
-    # The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
+    # The numbers of the report's page by name, each with its interval, what is claimed, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
     epsilon_star_cut: float | None = None  # error rates below it and above 1 less it were left out of Epsilon*
 
@@ -45,7 +45,7 @@ class RunRow:
         return asdict(self) | {
             "shown": self.value(SHOWN),
             "advantage": advantage.get("value"),
-            "advantage_bound": advantage.get("promised"),
+            "advantage_bound": advantage.get("claimed"),
             "accuracy": self.value(ACCURACY),
             "epsilon_star": self.value(STAR),
             "attack": self.attack,
@@ -53,7 +53,7 @@ class RunRow:
 
 
 def differences(found: Sequence[RunRow]) -> list[str]:
-    """Return in sentences why promises of some runs are not to be held against each other as they stand."""
+    """Return in sentences why guarantees of some runs are not to be held against each other as they stand."""
     told = []
     deltas = sorted({row.delta for row in found if row.delta is not None})
     if len(deltas) > 1:
@@ -61,7 +61,7 @@ def differences(found: Sequence[RunRow]) -> list[str]:
         told.append(
             f"The deltas differ ({named}): every epsilon, belief and Epsilon* holds at the delta of its own run, and a "
             "smaller delta makes the numbers of the same training larger, so that a larger number here may be the "
-            "stronger promise. Runs of one delta can be compared."
+            "stronger guarantee. Runs of one delta can be compared."
         )
     relations = sorted({row.adjacency for row in found if row.adjacency is not None})
     if len(relations) > 1:
@@ -94,15 +94,15 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
-    promise = summary.get("guarantee") or {}
+    guarantee = summary.get("guarantee") or {}
     return RunRow(
         run=name,
         verdict=str(summary.get("verdict")),
-        belief=promise.get("belief_bound"),
-        epsilon=promise.get("epsilon"),
-        delta=promise.get("delta"),
-        noise_multiplier=promise.get("noise_multiplier"),
-        adjacency=promise.get("adjacency"),
+        belief=guarantee.get("belief_bound"),
+        epsilon=guarantee.get("epsilon"),
+        delta=guarantee.get("delta"),
+        noise_multiplier=guarantee.get("noise_multiplier"),
+        adjacency=guarantee.get("adjacency"),
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
         epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )

@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sklearn.datasets import load_digits
 
-from fl_audit.audits.canaries.kept import seed_in
-from fl_audit.audits.canaries.live import measure_live
+from fl_audit.audits.canaries.live_audit import measure_live
+from fl_audit.audits.canaries.observer_store import seed_in
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="directory of all files")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--added", type=float, default=1.0, help="noise that is added, over the noise that is promised")
+    parser.add_argument("--added", type=float, default=1.0, help="noise that is added, over the noise that is claimed")
     parser.add_argument("--down", type=int, default=0, help="hospitals that never come")
     parser.add_argument("--canaries", type=int, default=1, help="hospitals that send canaries")
     parser.add_argument("--compare", type=int, default=0, help="train so often with canaries, and without, in turn")

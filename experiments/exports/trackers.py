@@ -32,8 +32,8 @@ def series_of(run: Run) -> list[Series]:
     Beliefs are those in the data set that was really used, with the prior of the run.
     """
     releases, rounds = run.releases, run.rounds
-    if "log_odds" in rounds and "bit" in run.worlds:
-        sign = np.where(run.worlds.set_index("world")["bit"].loc[rounds["world"]].to_numpy(), 1.0, -1.0)
+    if "log_odds" in rounds and "bit" in run.trials:
+        sign = np.where(run.trials.set_index("trial")["bit"].loc[rounds["trial"]].to_numpy(), 1.0, -1.0)
         prior = float(run.configuration["privacy"]["prior"])
         log_odds = sign * (rounds["log_odds"].to_numpy(dtype=np.float64) + math.log(prior / (1 - prior)))
         rounds = rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
@@ -44,7 +44,7 @@ def series_of(run: Run) -> list[Series]:
         (releases, "epsilon_star", "max", "epsilon_star/max"),
         (rounds, "belief", "mean", "belief/mean"),
         (rounds, "belief", "max", "belief/max"),
-        (rounds, "sigma", "mean", "noise/promised"),
+        (rounds, "sigma", "mean", "noise/claimed"),
         (rounds, "measured_sigma", "mean", "noise/measured"),
         (rounds, "local_sensitivity", "mean", "sensitivity/mean"),
         (rounds, "local_sensitivity", "max", "sensitivity/max"),

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import require
-from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,5 +29,5 @@ def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> No
         A .png, .pdf or .svg file.
     """
     require_figure_path(path)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, dpi=dpi)

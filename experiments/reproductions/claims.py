@@ -37,7 +37,7 @@ class SecondLook:
     said: str  # the same in a sentence, with what shows it
 
 
-_MOST_WORLDS = 10_000_000
+_MOST_TRIALS = 10_000_000
 NOTHING = Interval(nan, nan, nan)
 """The number of a claim that cannot be tested."""
 
@@ -54,11 +54,11 @@ class PaperClaim:
     # `lowest`, `highest`: the range in which the claim has the number.
     lowest: float = -inf
     highest: float = inf
-    worlds: int = 0  # worlds, models or samples of each run behind the number; 0 for a closed form
+    trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
-    # With how many worlds the interval narrows: its width falls as worlds to this power. 1 for a share of 0 or 1.
+    # With how many trials the interval narrows: its width falls as trials to this power. 1 for a share of 0 or 1.
     narrows: float = 0.5
-    runs: tuple[str, ...] = ()  # names of the settings behind it, where worlds can be added to each
+    runs: tuple[str, ...] = ()  # names of the settings behind it, where trials can be added to each
     shares: tuple[float, ...] = ()  # how much of the squared width of the interval is due to each of them; empty: alike
     second_look: str = ""  # what a second look showed, where it does not hold; empty before
     # What has to hold for the sentence to speak of anything, whatever it says. A claim with a premise that fails cannot
@@ -87,14 +87,14 @@ class PaperClaim:
         return ClaimVerdict.FAILS if high < self.lowest or low > self.highest else ClaimVerdict.OPEN
 
     @property
-    def worlds_to_decide(self) -> int | None:
-        """How many worlds of each run would decide an open claim if the number stayed where it is.
+    def trials_to_decide(self) -> int | None:
+        """How many trials of each run would decide an open claim if the number stayed where it is.
 
         None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge,
         to rounding: where it would take more than ten million.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
-        if self.verdict is not ClaimVerdict.OPEN or not self.worlds or not (isfinite(low) and isfinite(high)):
+        if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
             return None
         if value < self.lowest:
             gaps = [(high - value, self.lowest - value)]
@@ -105,8 +105,8 @@ class PaperClaim:
         if any(reach > 0 and gap <= 0 for reach, gap in gaps):
             return None
         factor = max(reach / gap for reach, gap in gaps if reach > 0)
-        worlds = ceil(self.worlds * factor ** (1 / self.narrows))
-        return worlds if worlds <= _MOST_WORLDS else None
+        trials = ceil(self.trials * factor ** (1 / self.narrows))
+        return trials if trials <= _MOST_TRIALS else None
 
     @property
     def range_text(self) -> str:
@@ -122,8 +122,8 @@ class PaperClaim:
         """The verdict, the sentence, and what would decide it."""
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
-        more = self.worlds_to_decide
-        decided = "" if more is None else f"; about {more:,} worlds would decide"
+        more = self.trials_to_decide
+        decided = "" if more is None else f"; about {more:,} trials would decide"
         look = f"; {self.second_look}" if self.second_look else ""
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
@@ -132,8 +132,8 @@ class PaperClaim:
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
-        more = {"claimed": self.range_text, "verdict": str(self.verdict), "worlds_to_decide": self.worlds_to_decide}
-        return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
+        more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
+        return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials}
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
@@ -149,7 +149,7 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
     section, statement, where, quantity, why = (
         str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
     )
-    return PaperClaim(section, statement, where, quantity, found, lowest, highest, int(stored["worlds"]), why)
+    return PaperClaim(section, statement, where, quantity, found, lowest, highest, int(stored["trials"]), why)
 
 
 def _range_of(text: str) -> tuple[float, float]:

@@ -39,7 +39,7 @@ def claims_table(
     for axes, (limit, own) in zip(panels, there, strict=True):
         _draw(axes, own, limit)
     rows = (
-        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.found, one.worlds, one.note)
+        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.found, one.trials, one.note)
         for one in claims
     )
     return ItemResult(

@@ -10,8 +10,8 @@ import pandas as pd
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.reproductions.papers import COLUMNS, Extent, Item, ItemResult, MadeItems, Paper
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.wording import number_text, plural
+from fl_audit.report.formatting import number_text, plural
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 
 _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")

@@ -18,7 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
-from fl_audit.report.wording import number_text
+from fl_audit.report.formatting import number_text
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
 """Columns of the CSV file of every item."""
@@ -33,14 +33,14 @@ class ItemRow:
     setting: str  # the setting that was run or computed
     quantity: str  # name of the number
     published: float = math.nan  # the number as printed or read off a figure; NaN if there is none
-    # The number by the law of the insider's log-odds or by a closed form; NaN if there is neither.
+    # The number by the distribution of the insider's log-odds or by a closed form; NaN if there is neither.
     theory: float = math.nan
     measured: float = math.nan  # the number as measured; NaN if nothing was measured
     # `low`, `high`: 95 % interval of the measured number, unless the note says that it is another interval; NaN if
     # there is none.
     low: float = math.nan
     high: float = math.nan
-    repetitions: int = 0  # number of worlds or of simulated games; 0 if nothing is random
+    repetitions: int = 0  # number of trials, also of simulated ones; 0 if nothing is random
     note: str = ""  # what the numbers rest on
 
     @property
@@ -76,7 +76,7 @@ def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
 class RunCosts:
     """The runs behind a table or figure."""
 
-    worlds: int = 0  # worlds of all runs together
+    trials: int = 0  # trials of all runs together
     minutes: float = 0.0  # of all runs, as if they had followed each other; NaN where one was not timed
     commits: tuple[str, ...] = ()  # of the software that played them, in the order of their names
 
@@ -138,7 +138,7 @@ class Extent(StrEnum):
 
 
 MINUTES = 65.0
-"""Within which worlds are added, unless another number is named; a first part of everything is played in any case."""
+"""Within which trials are added, unless another number is named; a first part of everything is played in any case."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Context:
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
-    minutes: float = MINUTES  # within which worlds are added where claims lack them, on all cores
+    minutes: float = MINUTES  # within which trials are added where claims lack them, on all cores
     # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     ray_address: str | None = None
 

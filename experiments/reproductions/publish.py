@@ -19,21 +19,21 @@ from typing import Any
 
 import pandas as pd
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.reproductions.papers import Extent, Paper
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.experiments.reproductions.republishing import republished
 from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
-from fl_audit.whole_files import whole_file
 
 DOCS = Path("docs") / "papers"
 MADE = "published.json"
 CLAIMS = "claims.csv"
-CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
+CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "trials")
 MOST_BYTES = 3_000_000  # of all files together
 DIGITS = CSV_DIGITS
 _QUICK = (
-    "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
+    "**Quick form.** These numbers come from few trials and short training: they show that everything works, and prove "
     "little. The full form takes hours."
 )
 
@@ -108,7 +108,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
     require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
     for path, content in files.items():
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             file.write_bytes(content)
 
 
@@ -188,7 +188,7 @@ def _claims_csv(records: Iterable[Record]) -> str:
             known.add((record["paper"], said))
             numbers = (claim[name] for name in ("measured", "low", "high"))
             cells = ("" if number is None else f"{number:.{DIGITS}g}" for number in numbers)
-            writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["worlds"]))
+            writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["trials"]))
     return file.getvalue()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.arrays import finite
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
 from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
@@ -17,7 +18,6 @@ from fl_audit.experiments.reproductions.page import differences_html, render_pag
 from fl_audit.experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_png, to_svg
-from fl_audit.whole_files import whole_file
 
 SCHEMA = 1
 """Version of what is kept of a finished table or figure, so that a page can be made of it without its runs."""
@@ -89,7 +89,7 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
         files[f"{item.key}.json"] = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
     files[f"{name}.html"] = render_page(name, context.extent, paper, made, pictures).encode()
     for file_name, content in files.items():
-        with whole_file(context.directory / file_name) as file:
+        with atomic_file(context.directory / file_name) as file:
             file.write_bytes(content)
     return context.directory / f"{name}.html"
 
@@ -109,7 +109,7 @@ def _record_of(
         "settings": paper.digest(context.extent),
         "commit": commit_of_sources(),
         "run_commits": spent.commits,
-        "worlds": spent.worlds,
+        "trials": spent.trials,
         "minutes": finite(round(spent.minutes, 1)),
         "made": datetime.now(UTC).date().isoformat(),
         # Reasons in brackets name places of the machine that played.

@@ -23,7 +23,7 @@ from fl_audit.report.style import to_svg
 CLAIMS_ITEM = "claims"
 _SECTIONS = re.compile(r"(?m)^(?=## )")
 _SUMMED = re.compile(r"Of \d+ claims of the text[^<.]*\.")
-_PLAYED_BEFORE = ("extent", "run_commits", "worlds", "minutes", "commit", "made")
+_PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made")
 
 
 def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
@@ -70,7 +70,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
     """Return the record of an item: where its runs come from stays, beside where it was judged again."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
-    played = {"extent": str(Extent.FULL), "run_commits": [], "worlds": 0, "minutes": 0.0, "commit": commit, "made": now}
+    played = {"extent": str(Extent.FULL), "run_commits": [], "trials": 0, "minutes": 0.0, "commit": commit, "made": now}
     if old is not None:
         played = {name: old[name] for name in _PLAYED_BEFORE} | {"judged": f"{commit} on {now}"}
     return {

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fl_audit.experiments.reproductions.page import rows_html
 from fl_audit.experiments.reproductions.papers import Extent
-from fl_audit.report.wording import plural
+from fl_audit.report.formatting import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
@@ -62,8 +62,8 @@ def section_of(record: Record, frame: pd.DataFrame) -> str:
 def _origin(record: Record) -> str:
     minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
     runs = (
-        f"{plural(record['worlds'], 'world')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
-        if record["worlds"] else "no runs"
+        f"{plural(record['trials'], 'trial')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
+        if record["trials"] else "no runs"
     )  # fmt: skip
     form = "full form" if record["extent"] == Extent.FULL else "quick form"
     again = f"; judged again from these numbers at commit {record['judged']}" if record.get("judged") else ""

@@ -17,22 +17,24 @@ RESAMPLES = 400
 
 
 def resampling(name: str) -> np.random.Generator:
-    """Return the generator of all random draws of one item, resamples and simulated games: the same for every call."""
+    """Return the generator of all random draws of one item, resamples and simulated trials: the same for every
+    call.
+    """
     return np.random.default_rng(list(name.encode()))
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
-    """Return a statistic with its percentile interval by resampling worlds, since worlds are independent.
+    """Return a statistic with its percentile interval by resampling trials, since trials are independent.
 
     Parameters
     ----------
     values
-        Shape (worlds, ...).
+        Shape (trials, ...).
     statistic, random
         Computes the statistic from an array of this shape; source of the resamples.
     """
-    worlds = len(values)
-    found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
+    trials = len(values)
+    found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(found, [tail, 100 - tail])
     return Interval(float(statistic(values)), float(low), float(high))
@@ -52,7 +54,7 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 
 
 def predicted_advantage(mu: Floats) -> float:
-    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds, (worlds,): exact where mu is fixed, else an approximation.
+    """Return the mean of 2 Phi(mu_w / 2) - 1 over trials, (trials,): exact where mu is fixed, else an approximation.
 
     Under global scaling mu_w depends on how training went, and thereby on the log-odds, so the formula is not exact.
     """

@@ -1,4 +1,4 @@
-"""Membership attacks on the models of a finished run: scores of every world and target."""
+"""Membership attacks on the models of a finished run: scores of every trial and target."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,30 +12,37 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.membership.attacks import ModelAnswers, attack_scores
 from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
-from fl_audit.audits.membership.findings_attacks import APART, GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, SCORE, TRUTH
+from fl_audit.audits.membership.findings_attacks import (
+    APART,
+    GUESSED,
+    GUESSED_BLINDLY,
+    GUESSED_BY_DISTRIBUTION,
+    SCORE,
+    TRUTH,
+)
 from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.experiments.runs.questions import attribute_of
 from fl_audit.experiments.runs.store import RunStore
-from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.membership import Membership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
-_ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enough for the other half
+_ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
 
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with a column of scores for every attack that the configuration names.
 
-    Raises `InputError` if there are too few worlds for an attack.
+    Raises `InputError` if there are too few trials for an attack.
 
     Parameters
     ----------
     plan, store, targets
-        The run, its finished batches, and one row a world and target, worlds and targets in order.
+        The run, its finished batches, and one row a trial and target, trials and targets in order.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
@@ -43,9 +50,9 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
     found: dict[str, Floats | Integers]
     found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1) for attack in attacks}
-    if membership.worlds >= _ENOUGH_TO_KEEP_APART:
-        # Scores of worlds that are nobody's shadows are independent, as a bound on epsilon needs.
-        shadows = np.arange(membership.worlds) < membership.worlds // 2
+    if membership.trials >= _ENOUGH_TO_KEEP_APART:
+        # Scores of trials that are nobody's shadows are independent, as a bound on epsilon needs.
+        shadows = np.arange(membership.trials) < membership.trials // 2
         for attack in attacks:
             if has_shadows(attack):
                 found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
@@ -55,54 +62,58 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
 
 def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, Integers]:
-    """Return the attribute of every target, and what attackers guess with and without the law of losses, as columns."""
-    game = load_game(plan.public)
-    attribute = attribute_of(plan.config, game)
+    """Return the attribute of every target, and what attackers guess with and without the distribution of losses, as
+    columns.
+    """
+    federation = load_federation(plan.public)
+    attribute = attribute_of(plan.config, federation)
     assert attribute is not None, "the attack is named"
-    kept = store.outputs(plan.config.audit.worlds)
+    kept = store.outputs(plan.config.audit.trials)
     losses = torch.cat([one[VALUES] for one in kept]).double().numpy()
-    truth = attribute.codes(game.differing.features.cpu().numpy())
+    truth = attribute.codes(federation.differing.features.cpu().numpy())
     return {
-        TRUTH: np.tile(truth, membership.worlds),
+        TRUTH: np.tile(truth, membership.trials),
         GUESSED_BLINDLY: np.full(membership.is_in.size, attribute.prior.argmax()),
         GUESSED: attribute_guesses(losses, truth, attribute.prior).values.reshape(-1),
-        GUESSED_BY_LAW: attribute_guesses_with_shadows(losses, truth, attribute.prior, membership).values.reshape(-1),
+        GUESSED_BY_DISTRIBUTION: attribute_guesses_with_shadows(
+            losses, truth, attribute.prior, membership
+        ).values.reshape(-1),
     }
 
 
 def by_target(targets: pd.DataFrame, column: str) -> Floats:
-    """Return a column of the table of targets, shape (worlds, targets).
+    """Return a column of the table of targets, shape (trials, targets).
 
     Parameters
     ----------
     targets, column
-        The table, a row for each target and world, and the name of the column.
+        The table, a row for each target and trial, and the name of the column.
     """
-    values: Floats = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
+    values: Floats = targets[column].to_numpy().reshape(targets["trial"].nunique(), -1)
     return values
 
 
 def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAnswers:
-    kept, game = store.outputs(plan.config.audit.worlds), load_game(plan.public)
+    kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.public)
 
     def stacked(name: str) -> NDArray[Any]:
         return torch.cat([one[name] for one in kept]).numpy()
 
-    labels, single = game.differing.labels.cpu().numpy(), plan.public.law.unit is Unit.RECORD
+    labels, single = federation.differing.labels.cpu().numpy(), plan.public.mechanism.unit is Unit.RECORD
     white_box, known = None, None
     if WHITE_BOX[0] in kept[0]:
         signals, inputs, log_probabilities, losses = map(stacked, WHITE_BOX)
         white_box = WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
         # Of which targets the attacker knows whether they are in is drawn in public, whoever is in.
         draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
-        known = known_halves(targets["world"].nunique(), plan.public.targets, draw)
+        known = known_halves(targets["trial"].nunique(), plan.public.targets, draw)
     return ModelAnswers(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),
         logits=stacked(LOGITS) if single else None,
         labels=labels if single else None,
         population=np.minimum(stacked(POPULATION).astype(np.float64), 0.0),
-        records=_records(game) if single else None,
+        records=_records(federation) if single else None,
         white_box=white_box,
         known=known,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
@@ -110,10 +121,10 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
     )
 
 
-def _records(game: Game) -> tuple[Floats, Floats]:
+def _records(federation: LoadedFederation) -> tuple[Floats, Floats]:
     """Return the features and, as one column a class, the labels of the targets, and those of the population sample."""
-    both = (game.differing, game.population)
+    both = (federation.differing, federation.population)
     flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
-    classes = [np.eye(game.classes)[one.labels.cpu().numpy()] for one in both]
+    classes = [np.eye(federation.classes)[one.labels.cpu().numpy()] for one in both]
     own, others = (np.hstack(pair) for pair in zip(flat, classes, strict=True))
     return own, others

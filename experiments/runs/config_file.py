@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError, expanded_path
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from fl_audit.experiments.runs.config_errors import shown
-from fl_audit.whole_files import require_ordinary
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 """Numbers such as .5 and 5., which people write and TOML does not know."""
@@ -104,7 +104,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     section, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
-        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.worlds=1000")
+        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.trials=1000")
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
         raise InputError(f"--set {shown(override)}: {section!r} is no section of the file")

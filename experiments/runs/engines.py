@@ -19,7 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from fl_audit.experiments.names import Engine as Engine
 from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
 from fl_audit.experiments.runs.cluster.access import ray_for
-from fl_audit.experiments.talk import settle_flower
+from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster.backend import PoolInPlace

@@ -8,7 +8,7 @@ import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is 
 from fl_audit.clients.app import app as client_app
 from fl_audit.experiments.runs.cluster.access import close_a_ray_to_come
 from fl_audit.experiments.runs.cluster.backend import put_pool_in_place
-from fl_audit.experiments.runs.guard import nothing_outlives_this_process
+from fl_audit.experiments.runs.process_guard import nothing_outlives_this_process
 
 __all__ = ["client_app"]
 

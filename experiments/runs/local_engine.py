@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.talk import settle_flower
+from fl_audit.experiments.verbosity import settle_flower
 from fl_audit.strategies.grids import make_messages_for
 
 _RUN_ID = 1

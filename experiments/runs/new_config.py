@@ -19,24 +19,24 @@ from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
-from fl_audit.experiments.runs.cautions import cautions_of
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.config.described import settings
+from fl_audit.experiments.runs.config.settings_reference import settings
+from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import require_playable
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
-_MOST_MENDED = 30  # refusals, one after the other, that are mended on trial
+_MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
     "data": ("drop", "missing", "decimal", "owner", "user"),
     "model": ("seed",),
     "training": ("sampling-rate", "strategy"),
     "privacy": ("sensitivity", "noise"),
-    "audit": ("game", "epsilon-star"),
-    "run": ("seed", "worlds-per-batch"),
+    "audit": ("kind", "epsilon-star"),
+    "run": ("seed", "trials-per-batch"),
 }
 """Settings that many want next: they stand there commented out."""
 TABLE_OPTIONS = (
@@ -55,31 +55,31 @@ _EXAMPLES = {
     "data.user": "patient",
     "training.sampling-rate": 0.1,
     "run.seed": 0,
-    "run.worlds-per-batch": 50,
+    "run.trials-per-batch": 50,
 }
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ConfigRequest:
     """What a person says of the run that is wanted."""
 
     data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
-    target: str  # what is promised: one of the four targets of [privacy]
-    value: float  # the value that is promised for it
+    target: str  # what is claimed: one of the four targets of [privacy]
+    value: float  # the value that is claimed for it
     label: str | None = None  # column to be learned, of a table
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
-    delta: float | None = None  # delta of the promise; None is a tenth of 1 / records, or 1 / users
-    worlds: int = 200  # how often the game is played
+    delta: float | None = None  # delta of the guarantee; None is a tenth of 1 / records, or 1 / users
+    trials: int = 200  # the number of trials
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
     adjacency: str | None = None  # how neighbours differ; None follows from users and strategy
     strategy: str | None = None  # how clients train; None follows from the adjacency
 
 
-def config_or_remedies(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
+def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return a configuration whose run would begin, and lines about its data.
 
-    Its data are loaded, its model is built and accounted; what is refused is told with all the options that mend it.
+    Its data are loaded, its model is built and accounted; what is refused is told with all the options that fix it.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> tuple[str, list[str]]
     Raises
     ------
     InputError
-        If the data or the promise cannot be used as they are.
+        If the data or the guarantee cannot be used as they are.
     """
     try:
         return _new_config(wishes, directory)
@@ -119,8 +119,8 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
     Examples
     --------
-    >>> _in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
-    'mend it with --drop id'
+    >>> _in_options('fix it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
+    'fix it with --drop id'
     """
     remedies = [one for one in remedies if one.key in (*TABLE_OPTIONS, *_AS_CLIENTS)]
     together = " ".join(flag for one in remedies for flag in _flags(one.key, one.value))
@@ -130,10 +130,10 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
     return _SETTING.sub(r"--\1\2", text)
 
 
-def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
-    """Return the options that mend one refusal after the other; none where one is met that no setting mends."""
+def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
+    """Return the options that fix one refusal after the other; none where one is met that no setting fixes."""
     needed: dict[str, Any] = {}
-    for _ in range(_MOST_MENDED):
+    for _ in range(_MOST_FIXED):
         before = dict(needed)
         for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
             needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
@@ -160,7 +160,7 @@ def _flags(name: str, value: Any) -> list[str]:
     return [f"--{name} {shlex.quote(word)}" for word in words]
 
 
-def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
+def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     data = _data(wishes)
     options = [(key, value) for key, value in data.items() if key not in _NOT_READ]
     given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
@@ -178,13 +178,13 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     text = "\n".join(_lines(values)) + "\n"
     # How many records train, and why not all.
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
-    most = "no more unless records in [data] says so, for every world trains on all of them again"
+    most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
     if plan.public.users:
         share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
     # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
-    warned = dict.fromkeys((*source.cautions, *cautions_of(plan)))
+    warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
     return text, [f"read: {source.description}", share, *cautions]
 
@@ -203,11 +203,11 @@ def data_name(data: str) -> str:
     return "npz" if path.suffix == ".npz" else "csv"
 
 
-def _values(wishes: Wishes, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
+def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = min(_MOST_RECORDS, pool // 2)
     owned = "owner" in data
-    adjacency, strategy = _promised_to(wishes)
+    adjacency, strategy = _claimed_to(wishes)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
     units = max(1, users * records // pool) if users is not None and is_of_users else records
     number = min(10, units // 2) if wishes.clients is None else wishes.clients
@@ -227,12 +227,12 @@ def _values(wishes: Wishes, data: Mapping[str, Any], pool: int, users: int | Non
             **noise,
             "adjacency": adjacency,
         },
-        "audit": {"worlds": wishes.worlds, "neighbour": "most-dissimilar", "view": "update"},
+        "audit": {"trials": wishes.trials, "neighbour": "most-dissimilar", "view": "update"},
         "run": {"device": "cpu"},
     }
 
 
-def _promised_to(wishes: Wishes) -> tuple[str, str]:
+def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
     """Return adjacency and strategy, of which one follows from the other where it is not said."""
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
@@ -249,7 +249,7 @@ def _training(strategy: str) -> dict[str, Any]:
     return {} if strategy == "dp-fedsgd" else {"strategy": strategy, "local-epochs": 1, "local-learning-rate": 0.1}
 
 
-def _data(wishes: Wishes) -> dict[str, Any]:
+def _data(wishes: ConfigRequest) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
     if name.startswith(PREFIX):

@@ -1,4 +1,4 @@
-"""From a configuration to what is promised and what is played."""
+"""From a configuration to what is claimed and what is played."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,19 +12,19 @@ from fl_audit.audits.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.partition import Split, owners_of, population_size, select_records, users_of
-from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
+from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.errors import require
-from fl_audit.experiments.runs import laws
+from fl_audit.experiments.runs import mechanism_of_config
+from fl_audit.experiments.runs.attack_queries import candidate_prior, with_queries
 from fl_audit.experiments.runs.config import DataSection, LossSource, RunConfig
-from fl_audit.experiments.runs.pairs import choose_pair, with_crafted_records
-from fl_audit.experiments.runs.questions import candidate_prior, with_questions
+from fl_audit.experiments.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.federation.examples import model_for
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.probe_records import probe_records
-from fl_audit.federation.public import PublicGame
 from fl_audit.learning.frozen_cores import find_weights
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.contribution import FixedCohort
-from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
+from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.calibration import noise_multiplier_for_all
@@ -37,9 +37,9 @@ from fl_audit.user_modules import import_function
 
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
-_FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
+_FEWEST_TRIALS, _MOST_TRIALS = 100, 1000
 _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
-"""Worlds whose releases are kept, and numbers that these are at most: a gigabyte."""
+"""Trials whose releases are kept, and numbers that these are at most: a gigabyte."""
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
@@ -53,8 +53,8 @@ class AuditPlan:
     """A resolved configuration."""
 
     config: RunConfig  # what the user wrote, defaults filled in
-    guarantee: Guarantee | None  # what is promised; None where nothing is
-    public: PublicGame  # the game that is played
+    guarantee: Guarantee | None  # what is claimed; None where nothing is
+    public: Federation  # the federation that is audited
 
     def with_seed(self, seed: int) -> "AuditPlan":
         """Return the plan with the challenger's seed filled in, 0 to 2**64 - 1."""
@@ -62,9 +62,9 @@ class AuditPlan:
 
 
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
-    """Calibrate the noise to the promise and lay out the game.
+    """Calibrate the noise to the guarantee and lay out the federation.
 
-    Raises `InputError` if the promise cannot be kept or the game cannot be played.
+    Raises `InputError` if the guarantee cannot be kept or the audit cannot be played.
 
     Parameters
     ----------
@@ -72,10 +72,10 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         The configuration, and where D and D' differ, if that search was done before; None searches, and crafts.
     """
     if config.audit.insider:
-        # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
-        require(config.privacy.private, NOTHING_TO_WEIGH)
+        # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
+        require(config.privacy.private, NO_LIKELIHOOD_RATIO)
     if config.training.early_stopping is not None:
-        # Owners would be asked about models that go on to train, and not about those that the worlds keep.
+        # Owners would be asked about models that go on to train, and not about those that the trials keep.
         pooled = config.audit.epsilon_star_losses is LossSource.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     source, data = load_source(data_spec(config.data)), config.data
@@ -83,24 +83,26 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     split = select_records(source, data.records, data.test_records, data.seed, by_user, data.users)
     if by_user:
         # Whole users rarely have just as many records as are wanted.
-        config = config.changed(data={"records": len(split.inside), "users": laws.units_of(split.inside)})
+        config = config.changed(
+            data={"records": len(split.inside), "users": mechanism_of_config.units_of(split.inside)}
+        )
     else:
         require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
-    randomiser = _randomiser(config)
+    local_randomizer = _randomizer(config)
     # Those of D, and those outside it, which may stand in D'.
     for records in (split.inside, split.outside):
-        if randomiser is not None and records is not None:
-            randomiser.require_records(records)
+        if local_randomizer is not None and records is not None:
+            local_randomizer.require_records(records)
     _require_own(config)
     # Left out, the clients are the owners of records in D.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
-    config = with_questions(config.changed(data={"clients": clients}), source, split)
-    law = laws.law_of(config, 1.0, split)
+    config = with_queries(config.changed(data={"clients": clients}), source, split)
+    mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
-        law = law.with_multiplier(calibrated_multiplier(config, law))
-    public = _public_game(config, law, split, pair or choose_pair(config, split))
+        mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
+    public = _federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
-    return AuditPlan(_sized(config), guarantee_of(law, config), public)
+    return AuditPlan(_sized(config), guarantee_of(mechanism, config), public)
 
 
 def _require_own(config: RunConfig) -> None:
@@ -116,24 +118,24 @@ def _require_own(config: RunConfig) -> None:
             own_section(name)
 
 
-def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
-    """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing.
+def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
+    """Return what the rounds of a mechanism guarantee, by the accountant of a configuration; None if nothing.
 
     Parameters
     ----------
-    law, config
-        The release law with its noise, and the configuration, which says delta, rounds and accountant.
+    mechanism, config
+        The mechanism with its noise, and the configuration, which says delta, rounds and accountant.
     """
-    return guarantee_of_all(_claims(config, law)) if law.adds_noise else None
+    return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
 
 
-def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
-    """Return the noise multiplier that the promise of a configuration needs.
+def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
+    """Return the noise multiplier that the guarantee of a configuration needs.
 
     Parameters
     ----------
     config, at_unit_noise
-        The configuration, which says what is promised, and the release law with noise multiplier 1.
+        The configuration, which says what is claimed, and the mechanism with noise multiplier 1.
     """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
@@ -143,9 +145,12 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float
     return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
 
 
-def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
+def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
-    privacy, each = config.privacy, law.events_of_each(laws.rounds_of(config), laws.standpoint_of(config))
+    privacy, each = (
+        config.privacy,
+        mechanism.events_of_each(mechanism_of_config.rounds_of(config), mechanism_of_config.threat_model_of(config)),
+    )
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is NoiseScaling.LOCAL
@@ -156,54 +161,61 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in how many worlds make a batch, about a second of work a round, and of how many releases are kept."""
+    """Fill in how many trials make a batch, about a second of work a round, and of how many releases are kept."""
     run, source = config.run, load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
-    worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
-    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (laws.rounds_of(config) * model.layout.size))
+    trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
+    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
     kept = kept if run.keep_releases is None else run.keep_releases
-    return config.changed(run={"worlds_per_batch": run.worlds_per_batch or worlds, "keep_releases": kept})
+    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept})
 
 
 def _examples_a_round(config: RunConfig) -> float:
     """Return how many passes of single records a round takes, of all clients together."""
-    training, share = config.training, laws.denominator_of(config) / laws.clients_of(config)
+    training, share = (
+        config.training,
+        mechanism_of_config.denominator_of(config) / mechanism_of_config.clients_of(config),
+    )
     if training.strategy == "dp-fedsgd":
-        return float(laws.sampling_rate(config) * config.data.records)
+        return float(mechanism_of_config.sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
-        return float(training.local_steps * (training.local_batch or 1) * laws.clients_of(config) * share)
+        return float(
+            training.local_steps * (training.local_batch or 1) * mechanism_of_config.clients_of(config) * share
+        )
     return float((training.local_epochs or 1) * config.data.records * share)
 
 
-def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
+def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: NeighbourPair) -> Federation:
     data, audit = config.data, config.audit
     prior = candidate_prior(config, load_source(data_spec(data)), split)
-    is_reconstruction = audit.game == "reconstruction"
+    is_reconstruction = audit.kind == "reconstruction"
     column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
     taken = 0  # records outside D that stand in D' for those of the differing unit
     if pair.replacement is not None:
-        taken = _records_instead(law.unit, pair.replacement, split, lambda: laws.shards_of(config, split)[pair.index])
-    # The game says how many records are used, where a configuration names the most that are wanted.
-    return PublicGame(
+        taken = _records_instead(
+            mechanism.unit, pair.replacement, split, lambda: mechanism_of_config.shards_of(config, split)[pair.index]
+        )
+    # The federation says how many records are used, where a configuration names the most that are wanted.
+    return Federation(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
         test_records=len(split.test),
         population_records=population_size(split, data.population_records, taken),
-        clients=laws.clients_of(config),
+        clients=mechanism_of_config.clients_of(config),
         partition=data.partition,
-        partition_parameters=tuple(sorted(laws.partition_parameters(data).items())),
+        partition_parameters=tuple(sorted(mechanism_of_config.partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
-        law=_with_target_first(law, config, split, pair),
-        rounds=laws.rounds_of(config),
+        mechanism=_with_target_first(mechanism, config, split, pair),
+        rounds=mechanism_of_config.rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
         device=config.run.device,
         with_insider=audit.insider,
-        standpoint=laws.standpoint_of(config),
+        threat_model=mechanism_of_config.threat_model_of(config),
         insiders=audit.insiders,
         targets=_targets(config) if column is None else len(prior),
         exactly_one=is_reconstruction,
@@ -211,7 +223,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         candidate_column=column,
         ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
-        randomiser=_randomiser(config),
+        local_randomizer=_randomizer(config),
         canaries=audit.canaries or 0,
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
@@ -232,23 +244,25 @@ def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], 
             assert_never(unit)
 
 
-def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: NeighbourPair) -> ReleaseLaw:
-    """Return a law whose cohorts, if it has any, begin with the client that holds the differing unit."""
-    if not isinstance(law.participation, FixedCohort):
-        return law
+def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
+    """Return a distribution whose cohorts, if it has any, begin with the client that holds the differing unit."""
+    if not isinstance(mechanism.participation, FixedCohort):
+        return mechanism
     client = pair.index
-    if law.unit is not Unit.CLIENT:
-        client = next(owner for owner, shard in enumerate(laws.shards_of(config, split)) if pair.index in shard)
-    return replace(law, participation=replace(law.participation, first=client))
+    if mechanism.unit is not Unit.CLIENT:
+        client = next(
+            owner for owner, shard in enumerate(mechanism_of_config.shards_of(config, split)) if pair.index in shard
+        )
+    return replace(mechanism, participation=replace(mechanism.participation, first=client))
 
 
-def _randomiser(config: RunConfig) -> RecordRandomiser | None:
+def _randomizer(config: RunConfig) -> LocalRandomizer | None:
     """Return what owners do to their records, None if nothing."""
     privacy = config.privacy
-    if privacy.randomiser is None:
+    if privacy.local_randomizer is None:
         return None
-    assert privacy.record_epsilon is not None, "the configuration needs it with a randomiser"
-    match privacy.randomiser:
+    assert privacy.record_epsilon is not None, "the configuration needs it with a randomizer"
+    match privacy.local_randomizer:
         case "randomised-response":
             return RandomisedBits(privacy.record_epsilon)
         case "randomised-edges":
@@ -257,7 +271,7 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
             assert privacy.pixelation_pixels is not None, "the configuration needs it with pixelation"
             return LaplacePixelation(privacy.record_epsilon, privacy.pixelation_pixels, privacy.pixelation_block or 1)
         case _:
-            assert_never(privacy.randomiser)
+            assert_never(privacy.local_randomizer)
 
 
 _USUAL_TARGETS = 200
@@ -267,16 +281,16 @@ _ASCENT = 1.0
 
 def _targets(config: RunConfig) -> int:
     """Return how many units are in or out by chance, or are candidates."""
-    if config.audit.game in ("identifiability", "one-run"):
+    if config.audit.kind in ("identifiability", "canaries"):
         return 1
-    named = "candidates" if config.audit.game == "reconstruction" else "targets"
+    named = "candidates" if config.audit.kind == "reconstruction" else "targets"
     match config.privacy.adjacency.unit:
         case Unit.RECORD:
             units, name = config.data.records, "records"
         case Unit.USER:
             units, name = config.data.users or 0, "users"
         case Unit.CLIENT:
-            units, name = laws.clients_of(config), "clients"
+            units, name = mechanism_of_config.clients_of(config), "clients"
         case unit:
             assert_never(unit)
     targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)

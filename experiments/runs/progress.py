@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from fl_audit.experiments import talk
+from fl_audit.experiments import verbosity
 from fl_audit.experiments.terminal import console as console_for
 
 SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
@@ -17,10 +17,10 @@ _SECONDS_BETWEEN_LINES_HEARD = 1.0
 """How often a function hears of it that shows each line in the place of the one before, and so hears at once."""
 
 _Show = Callable[[int, str], None]
-"""Told how many more world-rounds are done, and what goes on."""
+"""Told how many more trial-rounds are done, and what goes on."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-"""Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
+"""Opens a display of so many trial-rounds; the block gets a function that is told how many are done."""
 
 RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
 """Opens a display over several runs; the block gets a function that names the next run and returns its display."""
@@ -79,7 +79,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     Parameters
     ----------
     on_round, planned
-        What is told how many world-rounds are done, and how many the run has.
+        What is told how many trial-rounds are done, and how many the run has.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -92,11 +92,11 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 @contextmanager
 def at_work(what: str) -> Iterator[None]:
     """Show on standard error that work of unknown length goes on; if that is no terminal, a line if it takes long."""
-    talk.LOG.info(what)
+    verbosity.LOG.info(what)
     console = console_for(stderr=True)
-    if talk.is_quiet():
+    if verbosity.is_quiet():
         yield
-    elif console.is_terminal and not talk.is_heard():
+    elif console.is_terminal and not verbosity.is_heard():
         with console.status(what):
             yield
     else:
@@ -113,16 +113,16 @@ def at_work(what: str) -> Iterator[None]:
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
     """Print a line every so often on standard error while the block works, whether or not that reports anything."""
-    over, is_heard = threading.Event(), talk.is_heard()
+    over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
-        talk.say(line())
+        verbosity.say(line())
         first = between = _SECONDS_BETWEEN_LINES_HEARD
 
     def tell() -> None:
         wait = first
         while not over.wait(wait):
-            talk.say(line())
+            verbosity.say(line())
             wait = between
 
     telling = threading.Thread(target=tell, daemon=True)
@@ -133,13 +133,13 @@ def _said_again(line: Callable[[], str]) -> Iterator[None]:
         over.set()
         telling.join()
         if is_heard:
-            talk.say(line())
+            verbosity.say(line())
 
 
-def _display(total: int, of: str = "world-rounds") -> AbstractContextManager[_Show]:
-    if talk.is_quiet():
+def _display(total: int, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
+    if verbosity.is_quiet():
         return nullcontext(lambda done, what: None)
-    is_drawn = console_for(stderr=True).is_terminal and not talk.is_heard()
+    is_drawn = console_for(stderr=True).is_terminal and not verbosity.is_heard()
     return _bar(total, of) if is_drawn else _lines(total, of)
 
 

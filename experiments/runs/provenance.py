@@ -16,18 +16,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fl_audit.errors as errors
+from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.store import write_sealed
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import Provenance, Session
-from fl_audit.whole_files import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"
-_SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of worlds
+_SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of trials
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:
@@ -53,7 +53,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     data = plan.config.data
     is_published = data.path is None and data.images is None and not data.name.startswith(PREFIX)
     digest = secret.data if is_published else secret.keyed_data
-    shards = tuple(len(shard) for shard in load_game(plan.public).shards)
+    shards = tuple(len(shard) for shard in load_federation(plan.public).shards)
     pool = len(load_source(plan.public.data).pool)
     found = Provenance((*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool)
     write_sealed(run.path, run.path / _PLACE, found.to_json())
@@ -77,8 +77,8 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
 
     Examples
     --------
-    >>> command_text(["/bin/fl-audit", "run", "a.toml", "--set", "run.seed=5", "--set", "audit.worlds=9"], 5)
-    'fl-audit run a.toml --set audit.worlds=9'
+    >>> command_text(["/bin/fl-audit", "run", "a.toml", "--set", "run.seed=5", "--set", "audit.trials=9"], 5)
+    'fl-audit run a.toml --set audit.trials=9'
     """
     program = Path(arguments[0]) if arguments else Path()
     if program.name not in ("fl-audit", "fl-audit.exe") and program.parts[-3:] != ("experiments", "cli", "main.py"):

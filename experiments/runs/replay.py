@@ -15,8 +15,8 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.identifiability.identifiability import observe
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.run_directory import read_public
-from fl_audit.federation.game import Game, load_game
-from fl_audit.federation.seen import Made, show, walk
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.observed_rounds import ServerRound, show, walk
 
 _ROUNDING = 1e-6
 _DIGITS = 15
@@ -26,7 +26,7 @@ _DIGITS = 15
 class ReplayMatch:
     """How far log-odds that were recomputed are those of the run."""
 
-    difference: float  # the largest difference of any world, over the larger of 1 and the run's log-odds
+    difference: float  # the largest difference of any trial, over the larger of 1 and the run's log-odds
 
     @property
     def agrees(self) -> bool:
@@ -35,7 +35,7 @@ class ReplayMatch:
 
     @property
     def digits(self) -> int:
-        """To how many decimal digits all worlds agree, 0 to 15."""
+        """To how many decimal digits all trials agree, 0 to 15."""
         return _DIGITS if self.difference == 0 else int(np.clip(-np.log10(self.difference), 0, _DIGITS))
 
     def __str__(self) -> str:
@@ -51,48 +51,48 @@ class ReplayMatch:
 class Replay:
     """Log-odds recomputed from public files."""
 
-    worlds: Integers  # the kept worlds
-    log_odds: Floats  # cumulative log-odds after each round, float64 (worlds, rounds)
-    # `sigma`, `measured_sigma`: the noise standard deviation that the release law names for each round, and the one
-    # that the insider measures; float64 (worlds, rounds).
+    trials: Integers  # the kept trials
+    log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)
+    # `sigma`, `measured_sigma`: the noise standard deviation that the mechanism names for each round, and the one
+    # that the insider measures; float64 (trials, rounds).
     sigma: Floats
     measured_sigma: Floats
 
     @property
     def noise_ratio(self) -> Floats:
-        """Measured over promised noise, root mean square over the rounds (worlds,)."""
+        """Measured over claimed noise, root mean square over the rounds (trials,)."""
         ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
         """Return how far the log-odds are those that the run in a directory stored; None where its results are gone."""
-        results = directory / "worlds.parquet"
+        results = directory / "trials.parquet"
         if not results.exists():
             return None
-        stored = pd.read_parquet(results).set_index("world")["log_odds"].reindex(self.worlds).to_numpy(dtype=np.float64)
+        stored = pd.read_parquet(results).set_index("trial")["log_odds"].reindex(self.trials).to_numpy(dtype=np.float64)
         difference = np.abs(self.log_odds[:, -1] - stored) / np.maximum(1.0, np.abs(stored))
-        # A world that one of the two lacks, or a log-odds that is no number, agrees with nothing.
+        # A trial that one of the two lacks, or a log-odds that is no number, agrees with nothing.
         return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
 
 
 def replay(directory: Path) -> Replay:
-    """Recompute the insider's log-odds of all kept worlds from `public/` alone.
+    """Recompute the insider's log-odds of all kept trials from `public/` alone.
 
     Raises `InputError` if the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"
     require(public.with_insider, f"{said} without the insider: accepted is one with [audit] insider = true")
-    why = "whose insiders know coins that are the challenger's: accepted is one with [audit] game = 'identifiability'"
-    require(not public.plays_membership, f"{said} of the game of membership, {why}")
+    why = "whose insiders know coins that are the challenger's: accepted is one with [audit] kind = 'identifiability'"
+    require(not public.plays_membership, f"{said} of the membership audit, {why}")
     accepted = "accepted is one whose log-odds are likelihood ratios"
-    require(public.law.weighs_exactly, f"{said} whose insider has scores and no log-odds: {accepted}")
+    require(public.mechanism.has_exact_llr, f"{said} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
-    game, place = load_game(public), directory / "public"
+    federation, place = load_federation(public), directory / "public"
     files = sorted(place.glob("releases-*.safetensors"))
     require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
-    parts = [_replay_batch(game, read_tensors(path)) for path in files]
-    names = ("worlds", "log_odds", "sigma", "measured_sigma")
+    parts = [_replay_batch(federation, read_tensors(path)) for path in files]
+    names = ("trials", "log_odds", "sigma", "measured_sigma")
     return Replay(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -105,28 +105,28 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return stored
 
 
-def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
-    public, batch_worlds = game.public, int(stored["batch_worlds"])
-    rounds = list(stored_rounds(game, stored))
-    found = [observe(game, show(public.view, public.law, made), batch_worlds) for made in rounds]
+def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Replay:
+    public, batch_trials = federation.public, int(stored["batch_trials"])
+    rounds = list(stored_rounds(federation, stored))
+    found = [observe(federation, show(public.view, public.mechanism, made), batch_trials) for made in rounds]
     increments = np.stack([one.increment for one in found], axis=1)
     scales = [
-        public.law.noise_scale(one.local_sensitivity, public.standpoint, made.side.norms_array)
+        public.mechanism.noise_scale(one.local_sensitivity, public.threat_model, made.side.norms_array)
         for made, one in zip(rounds, found, strict=True)
     ]
     measured = np.stack([one.residuals.sigma for one in found], axis=1)
-    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
+    return Replay(stored["trials"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
 
 
-def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[Made]:
-    """Walk through the stored rounds of a batch, see `fl_audit.federation.seen.walk`.
+def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:
+    """Walk through the stored rounds of a batch, see `fl_audit.federation.observed_rounds.walk`.
 
     Parameters
     ----------
-    game, stored
-        The game, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
+    federation, stored
+        The federation, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
     """
-    public = game.public
-    by_round = {name: value for name, value in stored.items() if name not in ("worlds", "batch_worlds", "initial")}
+    public = federation.public
+    by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}
     rounds = [{name: value[index] for name, value in by_round.items()} for index in range(public.rounds)]
-    return walk(public.view, public.law, stored["initial"], rounds)
+    return walk(public.view, public.mechanism, stored["initial"], rounds)

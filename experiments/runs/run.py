@@ -13,51 +13,51 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
+from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.audits.membership.names import Attack, of_ours
 from fl_audit.audits.membership.shadows import require_shadows_of_all
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import LossSource
+from fl_audit.experiments.runs.disk_usage import require_room
 from fl_audit.experiments.runs.engines import Engine, run_on_ray
-from fl_audit.experiments.runs.first_step import require_finite_steps
-from fl_audit.experiments.runs.footprint import require_room
+from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by, require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.experiments.runs.pictures import DRAWING_STEPS, drawn_by, require_drawable
 from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from fl_audit.experiments.runs.provenance import note_session, read_provenance
-from fl_audit.experiments.runs.questions import more_questions
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import write_json, write_sealed, write_table
 from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from fl_audit.server.evaluator import require_evaluable
+from fl_audit.server.monitored_grid import MonitoredGrid
 from fl_audit.server.results import ResultSink
-from fl_audit.server.watched_grid import WatchedGrid
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.loss_queries import FederatedLosses
-from fl_audit.whole_files import read_json, require_sealed, whole_file
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
 _OnRound = Callable[[int], None]
 _TIMING = "timing.json"
-_UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
+_UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
 _FOR_THE_END = (
     "pyarrow.dataset",
     "fl_audit.experiments.runs.attacks",
     "fl_audit.experiments.runs.summary",
-    "fl_audit.audits.page.writing",
+    "fl_audit.audits.page.report_files",
 )
 """What takes seconds to import and is needed after the last round: imported while the clients work."""
 
@@ -71,8 +71,8 @@ class Parties:
 
 
 HONEST = Parties()
-_ENOUGH_WORLDS = 64
-"""With so many, a run of a million targets leaves one of them without shadow worlds less than once in a billion."""
+_ENOUGH_TRIALS = 64
+"""With so many, a run of a million targets leaves one of them without shadow trials less than once in a billion."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
 """What a system says of files that it does not write, whoever asks."""
 
@@ -142,10 +142,10 @@ def require_playable(plan: AuditPlan) -> None:
     Raises `InputError` if the data cannot be read, the model cannot be evaluated or the first step leaves the range of
     its numbers.
     """
-    game = load_game(plan.public)
-    require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    federation = load_federation(plan.public)
+    require_evaluable(federation, plan.config.audit.epsilon_star, plan.config.audit.membership)
     require_drawable(plan)
-    require_finite_steps(plan.config, game)
+    require_finite_steps(plan.config, federation)
 
 
 def _play(
@@ -161,25 +161,25 @@ def _play(
     if not pending:
         return
     note_session(run, plan)
-    worlds, clock = sum(batch.count for batch in pending), FederationClock()
-    with progress(worlds * plan.public.rounds) as on_round:
+    trials, clock = sum(batch.count for batch in pending), FederationClock()
+    with progress(trials * plan.public.rounds) as on_round:
         store = run.store(plan.config)
-        store.clear(plan.config.audit.worlds)
+        store.clear(plan.config.audit.trials)
         federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
     training = clock.finished - clock.ready
     timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
-    write_json(run.path / _TIMING, timing | {"worlds_per_second": worlds / training, "engine": engine})
+    write_json(run.path / _TIMING, timing | {"trials_per_second": trials / training, "engine": engine})
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
     """Return the same, which begins with the first round to import what is needed after the last."""
     begun = threading.Event()
 
-    def told(worlds: int) -> None:
+    def told(trials: int) -> None:
         if not begun.is_set():
             begun.set()
             threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
-        on_round(worlds)
+        on_round(trials)
 
     return told
 
@@ -198,8 +198,8 @@ def _federate(
     server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
     match engine:
         case Engine.LOCAL:
-            # Clients are stacked where they have one world each: where they have many, these are stacked already.
-            ahead = read_ahead if settings.worlds_per_batch == 1 else None
+            # Clients are stacked where they have one trial each: where they have many, these are stacked already.
+            ahead = read_ahead if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
         case Engine.RAY:
             run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
@@ -215,22 +215,24 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     grid, plan, run
         Flower's grid, what to do, and where results go.
     """
-    watched = WatchedGrid(grid, plan.config.run.client_time_limit)
+    watched = MonitoredGrid(grid, plan.config.run.client_time_limit)
     _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
 
 
-def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
+def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
     """Return the batches that are unfinished or damaged; refuse coins under which a target could not be attacked."""
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
-    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.worlds < _ENOUGH_WORLDS:
+    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
         assert seed is not None, "a run directory that was opened names the seed"
-        require_shadows_of_all(SeededChallenger(seed, public.targets, public.who_is_in).membership(range(audit.worlds)))
-    per_batch = plan.config.run.worlds_per_batch
+        require_shadows_of_all(
+            SeededChallenger(seed, public.targets, public.membership_scheme).membership(range(audit.trials))
+        )
+    per_batch = plan.config.run.trials_per_batch
     assert per_batch is not None, "a resolved configuration names the size of a batch"
-    return run.store(plan.config).pending(plan.config.audit.worlds, per_batch)
+    return run.store(plan.config).pending(plan.config.audit.trials, per_batch)
 
 
-def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
+def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: Parties = HONEST) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished.
 
     Parameters
@@ -241,7 +243,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"
-    assert run.keep_releases is not None, "a resolved configuration names of how many worlds releases are kept"
+    assert run.keep_releases is not None, "a resolved configuration names of how many trials releases are kept"
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -250,7 +252,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
-        # In the game of membership insiders know coins of others, so that nobody could weigh releases alone again.
+        # In the membership audit insiders know coins of others, so that nobody could weigh releases alone again.
         keep_releases=run.keep_releases if plan.public.with_insider and not plan.public.plays_membership else 0,
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
@@ -261,7 +263,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,
         sees_weights=any(attack.sees_weights for attack in of_ours(audit.attacks or ())),
-        more=more_questions(plan.config, load_game(plan.public)),
+        more=more_queries(plan.config, load_federation(plan.public)),
     )
 
 
@@ -276,24 +278,24 @@ def finish(
         What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
-        from fl_audit.audits.page.writing import write_report
+        from fl_audit.audits.page.report_files import write_report
         from fl_audit.experiments.runs.attacks import with_attacks
         from fl_audit.experiments.runs.summary import summarise
 
         store = run.store(plan.config)
-        frames = store.tables(plan.config.audit.worlds)
+        frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and not plan.public.exactly_one:
             frames["targets"] = with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
-            with whole_file(run.path / f"{label}.parquet") as file:
+            with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
     drawn = None
-    if plan.config.audit.pictures is not None:
+    if plan.config.audit.reconstruct_samples is not None:
         with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
             drawn = drawn_by(plan, on_step)
-    with at_work("holding what was measured against the promise"):
+    with at_work("holding what was measured against the guarantee"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
-        contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.worlds))
+        contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.trials))
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):
@@ -301,12 +303,12 @@ def finish(
     return contents
 
 
-def _looks(run: RunDirectory, worlds: int) -> tuple[int, ...]:
-    """Return after how many worlds the run was judged, now included; a report that is rewritten is no new look."""
+def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
+    """Return after how many trials the run was judged, now included; a report that is rewritten is no new look."""
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))
-    return tuple(sorted(earlier | {worlds}))
+    return tuple(sorted(earlier | {trials}))
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:

@@ -13,17 +13,17 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fl_audit.atomic_files import SEALS, read_json, remove_halves
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.places import CONFIGURATION, is_begun, require_place
 from fl_audit.experiments.runs.plan import AuditPlan, guarantee_of
-from fl_audit.experiments.runs.sameness import GROWING, contradictions, data_digests, differences
+from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
+from fl_audit.experiments.runs.run_paths import CONFIGURATION, is_begun, require_new_run_path
 from fl_audit.experiments.runs.store import RunStore, make_private, write_json, write_sealed
-from fl_audit.federation.public import PublicGame
-from fl_audit.whole_files import SEALS, read_json, remove_halves
+from fl_audit.federation.federation import Federation
 
 SCHEMA = 2
-_TABLES = ("worlds", "rounds", "releases", "clients", "residuals", "insiders", "targets")
+_TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
 _FILES = (
     *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
     *(f"{label}.parquet" for label in _TABLES),
@@ -38,7 +38,7 @@ class _Stored(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     configuration: dict[str, dict[str, Any]]
-    game: dict[str, Any]
+    federation: dict[str, Any]
 
 
 class Secret(BaseModel):
@@ -101,7 +101,7 @@ class RunDirectory:
         plan
             What to do; a seed that it leaves out is that of the run that goes on, or is drawn at random.
         resume
-            Whether to go on with the run that was begun here, possibly with more worlds.
+            Whether to go on with the run that was begun here, possibly with more trials.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class RunDirectory:
             another process holds it; nothing is written then. One that the block raises before a batch is finished
             removes the run that was begun.
         """
-        require_place(self.path, resume)
+        require_new_run_path(self.path, resume)
         if resume:
             self._require_places()
             with self.locked():
@@ -142,17 +142,17 @@ class RunDirectory:
                 raise
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
-        """Return what is left to do of the run that stands here; the game it was begun with is played on."""
+        """Return what is left to do of the run that stands here; the federation it was begun with is played on."""
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.with_seed(self.secret().seed).config
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
-        going_on = AuditPlan(config, guarantee_of(public.law, config), found)
+        going_on = AuditPlan(config, guarantee_of(public.mechanism, config), found)
         write_sealed(self.path, self.path / CONFIGURATION, public_part(going_on))
         return going_on
 
-    def _require_same(self, plan: AuditPlan, public: PublicGame, configuration: dict[str, Any]) -> None:
+    def _require_same(self, plan: AuditPlan, public: Federation, configuration: dict[str, Any]) -> None:
         secret, seed = self.secret(), plan.config.run.seed
         found = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
@@ -163,7 +163,9 @@ class RunDirectory:
                 found.append("the records are others")
             elif secret.outside not in (None, outside):
                 found.append("the records outside the training set are others")
-        digests = [None if game.weights is None else game.weights.digest for game in (public, plan.public)]
+        digests = [
+            None if federation.weights is None else federation.weights.digest for federation in (public, plan.public)
+        ]
         if not found and digests[0] != digests[1]:
             found.append("the weights of the frozen core are others")
         if not found:
@@ -189,13 +191,13 @@ class RunDirectory:
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
         # What is left out of these is filled in when the run is resolved.
-        for key in ("worlds-per-batch", "keep-releases"):
+        for key in ("trials-per-batch", "keep-releases"):
             wanted["run"].setdefault(key, stored["run"].get(key))
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")
         require(not found, f"{self._holds_another(found)}. Accepted is an empty directory")
-        return self.summary.is_file() and stored["audit"]["worlds"] == config.audit.worlds
+        return self.summary.is_file() and stored["audit"]["trials"] == config.audit.trials
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -231,12 +233,12 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
     """Return what is public of a plan: everything but the seed of the run."""
-    configuration, game = plan.config.as_public_dict(), json.loads(plan.public.to_json())
-    return {"schema": SCHEMA, "configuration": configuration, "game": game}
+    configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
+    return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
 
-def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
-    """Read the public game and the configuration (without the seed) of a run, defaults filled in.
+def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
+    """Read the public federation and the configuration (without the seed) of a run, defaults filled in.
 
     Raises
     ------
@@ -253,7 +255,7 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
     try:
         found = _Stored.model_validate(stored)
         configuration = parse_config(found.configuration).as_public_dict()
-        return PublicGame.from_json(json.dumps(found.game)), configuration
+        return Federation.from_json(json.dumps(found.federation)), configuration
     except ValueError as error:  # InputError and ValidationError are both
         reason = first_line(error) if isinstance(error, InputError) else "it holds no configuration of a run"
         raise InputError(f"{place} is damaged: {reason}") from None
@@ -264,4 +266,4 @@ def read_plan(path: Path) -> AuditPlan:
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)
-    return AuditPlan(config, guarantee_of(public.law, config), public)
+    return AuditPlan(config, guarantee_of(public.mechanism, config), public)

@@ -1,6 +1,6 @@
 """A signed statement about a finished run: an in-toto statement in a DSSE envelope, and the check of both offline.
 
-The statement names every file of the run directory with its SHA-256 digest, and says beside them what was promised,
+The statement names every file of the run directory with its SHA-256 digest, and says beside them what was claimed,
 audited and found. It proves that the holder of a key stated just that, and no more: neither that the numbers are right,
 nor who holds the key.
 
@@ -18,11 +18,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fl_audit.atomic_files import atomic_file, read_json, require_ordinary, require_sealed
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.runs.places import CONFIGURATION
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.whole_files import read_json, require_ordinary, require_sealed, whole_file
+from fl_audit.experiments.runs.run_paths import CONFIGURATION
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -84,7 +84,7 @@ def new_key(path: Path) -> None:
         (path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())),
         (public, _pem(key.public_key()).encode()),
     ):
-        with whole_file(file, private=file == path) as written:
+        with atomic_file(file, private=file == path) as written:
             written.write_bytes(content)
 
 
@@ -115,7 +115,7 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
     statement = _statement(directory, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
-    with whole_file(directory / STATEMENT) as file:
+    with atomic_file(directory / STATEMENT) as file:
         file.write_bytes(_envelope(payload, signature, fingerprint(private.public_key())))
     return verify(directory)
 

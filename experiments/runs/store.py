@@ -1,4 +1,4 @@
-"""Finished batches of worlds on disk: written whole or not at all, proved by digests, joined into tables."""
+"""Finished batches of trials on disk: written whole or not at all, proved by digests, joined into tables."""
 
 import hashlib
 import json
@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fl_audit.atomic_files import SEALS, atomic_file, read_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.server.results import BatchResult
-from fl_audit.whole_files import SEALS, read_json, whole_file
-from fl_audit.worlds import WorldBatch, remaining_batches
+from fl_audit.trials import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"
@@ -29,7 +29,7 @@ _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
 class _Manifest(BaseModel):
-    """What a finished batch consists of: its worlds, and the SHA-256 digest of every file by its path in the run.
+    """What a finished batch consists of: its trials, and the SHA-256 digest of every file by its path in the run.
 
     `seal` is the digest of all the rest.
     """
@@ -49,9 +49,9 @@ class _Manifest(BaseModel):
         return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
 
     @property
-    def batch(self) -> WorldBatch:
-        """The worlds."""
-        return WorldBatch(self.index, self.first, self.count)
+    def batch(self) -> TrialBatch:
+        """The trials."""
+        return TrialBatch(self.index, self.first, self.count)
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
@@ -85,7 +85,7 @@ class RunStore:
     directory: Path  # the run directory
     run: str  # what distinguishes this run from every other; batches of another run are none of this one
     prior: float  # the insider's prior belief in D
-    keep_final_models: bool = True  # whether the final models of all worlds are kept
+    keep_final_models: bool = True  # whether the final models of all trials are kept
 
     @property
     def public(self) -> Path:
@@ -97,22 +97,22 @@ class RunStore:
         """Finished batches, with the bits."""
         return self.directory / "challenger" / "batches"
 
-    def pending(self, worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
-        """Return the batches still to be computed: the worlds that are in no finished batch.
+    def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
+        """Return the batches still to be computed: the trials that are in no finished batch.
 
         Parameters
         ----------
-        worlds, per_batch
-            How many worlds there are, and how many of them run together.
+        trials, per_batch
+            How many trials there are, and how many of them run together.
         """
-        return remaining_batches(worlds, per_batch, tuple(one.batch for one in self._manifests(worlds)))
+        return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
-    def clear(self, worlds: int) -> None:
-        """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
+    def clear(self, trials: int) -> None:
+        """Remove what batches left behind that are not finished: cut short, damaged, or of another division of trials.
 
         Raises `InputError` if a directory stands where a file of a batch belongs.
         """
-        kept = {one.batch.name for one in self._manifests(worlds)}
+        kept = {one.batch.name for one in self._manifests(trials)}
         for path in self.public.glob("*-batch-*.safetensors"):
             named = _OF_A_BATCH.fullmatch(path.name)
             if named is None or named.group(1) in kept:
@@ -133,7 +133,7 @@ class RunStore:
         make_private(partial)
         for label, frame in result.frames(self.prior).items():
             secret.append(partial / f"{label}.parquet")
-            with whole_file(secret[-1], private=True) as file:
+            with atomic_file(secret[-1], private=True) as file:
                 write_table(frame, file)
         if result.outputs:
             secret.append(partial / _OUTPUTS)
@@ -145,14 +145,14 @@ class RunStore:
         _remove(place)
         partial.rename(place)
 
-    def tables(self, worlds: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, worlds in order; raises `InputError` if one is unfinished or damaged."""
-        manifests = self._manifests(worlds)
+    def tables(self, trials: int) -> dict[str, pd.DataFrame]:
+        """Return the tables of a run by name, trials in order; raises `InputError` if one is unfinished or damaged."""
+        manifests = self._manifests(trials)
         held = sum(manifest.count for manifest in manifests)
-        if held != worlds:
+        if held != trials:
             damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
             first = next((f" ({damage})" for damage in damages), "")
-            said = f"run directory {self.directory} holds {held} of {worlds} worlds whole"
+            said = f"run directory {self.directory} holds {held} of {trials} trials whole"
             raise InputError(f"{said}{first}: 'fl-audit run' with --resume plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
@@ -161,17 +161,17 @@ class RunStore:
                     parts.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
 
-    def outputs(self, worlds: int) -> list[dict[str, Tensor]]:
+    def outputs(self, trials: int) -> list[dict[str, Tensor]]:
         """Return what the final models answered, batch by batch, in the order of `tables`, by name."""
-        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(worlds)]
+        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
-    def _manifests(self, worlds: int) -> list[_Manifest]:
-        """Return the manifests of finished batches of the first so many worlds, in order; none of them overlap."""
+    def _manifests(self, trials: int) -> list[_Manifest]:
+        """Return the manifests of finished batches of the first so many trials, in order; none of them overlap."""
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):
-                case _Manifest() as manifest if manifest.batch.worlds.stop <= worlds:
-                    if not any(set(manifest.batch.worlds) & set(other.batch.worlds) for other in found):
+                case _Manifest() as manifest if manifest.batch.trials.stop <= trials:
+                    if not any(set(manifest.batch.trials) & set(other.batch.trials) for other in found):
                         found.append(manifest)
         return sorted(found, key=lambda manifest: manifest.first)
 
@@ -227,7 +227,7 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
     """Write tensors as safetensors, whole or not at all; `private` keeps them from other users of the machine."""
-    with whole_file(path, private) as file:
+    with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
@@ -239,7 +239,7 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
     path, value, private
         The file, what stands in it, and whether other users of the machine may not read it.
     """
-    with whole_file(path, private) as file:
+    with atomic_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")
 
 
@@ -260,7 +260,7 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Whenever this ends, the file that stands there is one of those that are noted.
     write_json(seals, noted | {name: [*noted.get(name, []), digest]})
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write_text(text, encoding="utf-8")
     write_json(seals, noted | {name: [digest]})
 

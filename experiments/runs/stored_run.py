@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from fl_audit.atomic_files import read_json, read_summary
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.notebook import html_table
-from fl_audit.report.wording import capital, finding_text, number_text
+from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.whole_files import read_json, read_summary
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Run:
     summary
         The content of `summary.json`: every number of the report, by finding.
     tables
-        One row a world, a round of a world, a release, and what else was looked at; see `RunTables`.
+        One row a trial, a round of a trial, a release, and what else was looked at; see `RunTables`.
     configuration
         The resolved configuration by section, without the challenger's seed.
 
     Examples
     --------
     >>> run = read_run("runs/first")  # doctest: +SKIP
-    >>> run.verdict, run.summary["guarantee"]["epsilon"], run.worlds["belief"].max()  # doctest: +SKIP
+    >>> run.verdict, run.summary["guarantee"]["epsilon"], run.trials["belief"].max()  # doctest: +SKIP
     """
 
     path: Path
@@ -55,22 +55,22 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the promise."""
+        """What became of the guarantee."""
         return Verdict(self.summary["verdict"])
 
     @property
-    def worlds(self) -> pd.DataFrame:
-        """One row a world: bit, log_odds, belief in the data set that was really used, won, test_accuracy."""
-        return self.tables.worlds
+    def trials(self) -> pd.DataFrame:
+        """One row a trial: bit, log_odds, belief in the data set that was really used, won, test_accuracy."""
+        return self.tables.trials
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row a world and round: sigma, local_sensitivity, log_odds after the round."""
+        """One row a trial and round: sigma, local_sensitivity, log_odds after the round."""
         return self.tables.rounds
 
     @property
     def releases(self) -> pd.DataFrame:
-        """One row a world and release from 0, the initial model: test_accuracy, epsilon_star."""
+        """One row a trial and release from 0, the initial model: test_accuracy, epsilon_star."""
         return self.tables.releases
 
     @property
@@ -112,7 +112,7 @@ def read_run(path: str | Path) -> Run:
 
 def _tables(directory: Path) -> RunTables:
     paths = {field.name: directory / f"{field.name}.parquet" for field in fields(RunTables)}
-    missing = [path.name for name in ("worlds", "rounds", "releases") if not (path := paths[name]).is_file()]
+    missing = [path.name for name in ("trials", "rounds", "releases") if not (path := paths[name]).is_file()]
     require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
     try:
         return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
@@ -124,8 +124,8 @@ def _tables(directory: Path) -> RunTables:
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main numbers that a run has, in words."""
-    promise, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
-    numbers = {"promised epsilon": promise.get("epsilon"), "at delta": promise.get("delta")}
-    numbers["worlds"] = insider.get("worlds")
+    guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
+    numbers = {"claimed epsilon": guarantee.get("epsilon"), "at delta": guarantee.get("delta")}
+    numbers["trials"] = insider.get("trials")
     told = [(name, number_text(value, 3)) for name, value in numbers.items() if value is not None]
     return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

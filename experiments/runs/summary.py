@@ -7,20 +7,20 @@ import numpy as np
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.canaries.canaries import canary_facts
-from fl_audit.audits.reconstruction.reconstruction import Drawn
+from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
 from fl_audit.audits.sections import report_contents
-from fl_audit.experiments.runs.cautions import most_records, report_lines
-from fl_audit.experiments.runs.pairs import looked_at
+from fl_audit.experiments.runs.data_warnings import most_records, report_lines
+from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.federation.crafted import measured
+from fl_audit.federation.crafted_records import measured
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.game import load_game
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
-from fl_audit.federation.randomised import record_claim
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.randomised_records import record_claim
 from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import RunContents
@@ -32,7 +32,7 @@ def summarise(
     timing: dict[str, Any],
     provenance: Provenance | None = None,
     unprotected: Unprotected | None = None,
-    drawn: Drawn | None = None,
+    drawn: ReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
 ) -> RunContents:
     """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
@@ -40,48 +40,52 @@ def summarise(
     Parameters
     ----------
     plan, tables
-        What was promised and played, and what came out.
+        What was claimed and played, and what came out.
     timing
         How many seconds it took, and on which engine.
     provenance, unprotected
         Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
     drawn, looks
-        The pictures that were drawn of its records, if any, and after how many worlds it was judged, now the last.
+        The pictures that were drawn of its records, if any, and after how many trials it was judged, now the last.
     """
-    audit, privacy, game = plan.config.audit, plan.config.privacy, load_game(plan.public)
-    labels, start, crafted = game.test_records.labels, plan.config.model.initial, None
+    audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
+    labels, start, crafted = federation.test_records.labels, plan.config.model.initial, None
     if plan.public.pair.crafted is not None:
-        models = starting_models(game, start, plan.config.model.seed, looked_at(start))
-        crafted = measured(game, models.to(plan.public.device))
+        models = starting_models(federation, start, plan.config.model.seed, looked_at(start))
+        crafted = measured(federation, models.to(plan.public.device))
     facts = RunFacts(
-        game=plan.public,
+        federation=plan.public,
         guarantee=plan.guarantee,
         prior=privacy.prior,
         confidence=audit.confidence,
         neighbour=_neighbour_text(plan),
         star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
         configuration=plan.config.as_public_dict(),
-        record_claim=None if plan.public.randomiser is None else record_claim(game),
+        record_claim=None if plan.public.local_randomizer is None else record_claim(federation),
         crafted=crafted,
         commonest=float(np.bincount(labels).max() / len(labels)),
-        of_audit=Findings({type(one): one for one in (canary_facts(game), drawn) if one is not None}),
+        of_audit=Findings({type(one): one for one in (canary_facts(federation), drawn) if one is not None}),
         looks=looks,
         look_at=report_lines(plan),
         most_records=most_records(plan),
         group_sizes=_group_sizes(plan),
     )
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
-    promise = run.facts.guarantee
+    guarantee = run.facts.guarantee
     # Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
     # raised to its floor: there the belief bounds are those for adaptive sensitivities.
-    if promise is not None and promise.claim.sensitivities is Sensitivities.FIXED and not run.has_exact_final_law:
-        promise = guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
-    return report_contents(replace(run, facts=replace(run.facts, guarantee=promise)))
+    if (
+        guarantee is not None
+        and guarantee.claim.sensitivities is Sensitivities.FIXED
+        and not run.has_exact_final_distribution
+    ):
+        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=Sensitivities.ADAPTIVE))
+    return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
     """Return how many records and users belong together at most, a column that looks like a person's counted as one."""
-    found, most = group_sizes(load_game(plan.public)), most_records(plan)
+    found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
 
@@ -91,11 +95,11 @@ def _neighbour_text(plan: AuditPlan) -> str:
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
     public, pair = plan.public, plan.public.pair
     if public.exactly_one and public.candidate_column is not None:
-        what = f"record {pair.index} with one of {public.targets} values of {public.candidate_column} in each world"
+        what = f"record {pair.index} with one of {public.targets} values of {public.candidate_column} in each trial"
     elif public.exactly_one or public.plays_membership:
-        what = f"one of {public.targets} {'candidates' if public.exactly_one else 'targets'} in each world"
+        what = f"one of {public.targets} {'candidates' if public.exactly_one else 'targets'} in each trial"
     else:
-        which = "" if public.law.unit is Unit.RECORD else f" is {public.law.unit} {pair.index}"
+        which = "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} {pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"
         what = f"neighbour {audit.neighbour}{rank}{which}"
-    return f"{public.law.adjacency}, {what}, data seed {public.data_seed}"
+    return f"{public.mechanism.adjacency}, {what}, data seed {public.data_seed}"

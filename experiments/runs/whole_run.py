@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.config.run import RunSection
-from fl_audit.experiments.runs.places import is_begun, require_place
 from fl_audit.experiments.runs.progress import at_work, progress_bar
+from fl_audit.experiments.runs.run_paths import is_begun, require_new_run_path
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.plan import AuditPlan
@@ -57,14 +57,14 @@ def whole_run(
     InputError
         If a directory cannot be used, or the training has no counterpart without privacy.
     """
-    require_place(directory, resume)
+    require_new_run_path(directory, resume)
     if not without_privacy:
         return WholeRun(config, directory, engine, ray_address, resume)
     # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
     from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
 
     unprotected, other = unprotected_config(config), unprotected_place(directory)
-    require_place(other, resume and is_begun(other))
+    require_new_run_path(other, resume and is_begun(other))
     return WholeRun(config, directory, engine, ray_address, resume, unprotected)
 
 

@@ -4,36 +4,36 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fl_audit.atomic_files import read_json, read_summary
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.config.privacy import RANDOMISER_KEYS
+from fl_audit.experiments.runs.config.privacy import RANDOMIZER_KEYS
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
-from fl_audit.experiments.runs.sameness import GROWING, differences
+from fl_audit.experiments.runs.run_identity import GROWING, differences
 from fl_audit.experiments.runs.store import write_json
 from fl_audit.federation.run_tables import Unprotected
-from fl_audit.whole_files import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
 
-_MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy closely enough
+_MOST_TRIALS = 20  # as many trainings without privacy give its mean accuracy closely enough
 _PLACE = Path("public") / "without-privacy.json"
 
 
 def unprotected_config(config: RunConfig) -> RunConfig:
     """Return the configuration of the same training without privacy, and without an insider.
 
-    Raises `InputError` if the run promises nothing itself, or plays the game of membership, where each world trains on
+    Raises `InputError` if the run guarantees nothing itself, or plays the membership audit, where each trial trains on
     other records.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
-    said = f"--without-privacy with game = {config.audit.game}, whose worlds train on different records"
-    require(config.audit.game == "identifiability", f"{said}: accepted is game = identifiability")
+    said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
+    require(config.audit.kind == "identifiability", f"{said}: accepted is kind = identifiability")
     values = config.as_dict()
-    kept = {key: value for key, value in values["privacy"].items() if key in RANDOMISER_KEYS}
+    kept = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
     values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept
-    worlds = min(config.audit.worlds, _MOST_WORLDS)
-    values["audit"] = {"insider": False, "worlds": worlds, "epsilon-star": False, "membership": False}
+    trials = min(config.audit.trials, _MOST_TRIALS)
+    values["audit"] = {"insider": False, "trials": trials, "epsilon-star": False, "membership": False}
     return parse_config(values)
 
 
@@ -79,8 +79,8 @@ def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
 def _read(directory: Path, config: RunConfig) -> Unprotected:
     read_summary(directory)  # refuses a run that is not finished, or was edited
     # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
-    releases = RunDirectory(directory).store(config).tables(config.audit.worlds)["releases"]
-    means = releases[["world", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
+    releases = RunDirectory(directory).store(config).tables(config.audit.trials)["releases"]
+    means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
     require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
-    name, worlds = os.path.basename(os.path.realpath(directory)), int(releases["world"].nunique())
-    return Unprotected(name, worlds, tuple(map(int, means.index)), tuple(map(float, means)))
+    name, trials = os.path.basename(os.path.realpath(directory)), int(releases["trial"].nunique())
+    return Unprotected(name, trials, tuple(map(int, means.index)), tuple(map(float, means)))

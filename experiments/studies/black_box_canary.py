@@ -2,15 +2,15 @@
 
     python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
-DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every world or pretrained in
-public; the record in which D and D' differ is ordinary, blank or crafted. All worlds of a line train together. What is
-scored is the loss of that record on the final model, and nothing else; the bounds ask how well it tells the worlds
+DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every trial or pretrained in
+public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a line train together. What is
+scored is the loss of that record on the final model, and nothing else; the bounds ask how well it tells the trials
 that had the record from those that had not.
 
 Beside it stands what Annamalai & De Cristofaro 2024 report of a convolutional network on as many records: 7.21 of 10,
-from worst-case initial weights. Settings differ: the network and the number of steps are smaller here (the promise is
+from worst-case initial weights. Settings differ: the network and the number of steps are smaller here (the guarantee is
 the same, for the noise follows it), and so may be the number of models. Their number, as far as is known here, takes a
-Gaussian trade-off for granted, as `gdp` does; the other two bounds assume nothing, and with so many worlds no attack
+Gaussian trade-off for granted, as `gdp` does; the other two bounds assume nothing, and with so many trials no attack
 whatever could lift them above the ceiling in the table.
 """
 
@@ -26,12 +26,12 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.records import told_record
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.pairs import looked_at
+from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar
-from fl_audit.experiments.studies.chores import parser_of, played, table_of
-from fl_audit.federation.game import load_game
+from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
@@ -58,7 +58,7 @@ class BlackBoxSetting(NamedTuple):
 
     model: str  # its name
     rounds: int  # each on all of D
-    worlds: int
+    trials: int
     learning_rate: float  # of the server, on the mean clipped gradient
 
 
@@ -81,45 +81,45 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
         "privacy": {"epsilon": EPSILON, "delta": DELTA, "clipping-norm": 1.0, "accountant": "gdp",
                     "adjacency": "add-remove-record"},
         # Nobody looks at the rounds: whoever sees the final model alone is the adversary.
-        "audit": {"worlds": setting.worlds, "insider": False, "epsilon-star": False, "evaluate-every": setting.rounds,
+        "audit": {"trials": setting.trials, "insider": False, "epsilon-star": False, "evaluate-every": setting.rounds,
                   "neighbour": "crafted" if canary == "crafted" else "random"},
         "run": {"seed": 1, "keep-releases": 0, "keep-final-models": False, "actors": 2},
     }  # fmt: skip
     plan = resolve(parse_config(values))
     if canary != "blank":
         return plan
-    game = load_game(plan.public)
-    blank = torch.zeros(1, *game.model.feature_shape)
-    logits = game.model.logits(starting_models(game, start, _MODEL_SEED, looked_at(start)), blank)
+    federation = load_federation(plan.public)
+    blank = torch.zeros(1, *federation.model.feature_shape)
+    logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, looked_at(start)), blank)
     told = told_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
     return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
 
 
 def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
-    """Play all worlds of a line, and return its cells: what the losses of its canary prove."""
+    """Play all trials of a line, and return its cells: what the losses of its canary prove."""
     plan = _plan_of(setting, start, canary, data_dir)
-    game, norm = load_game(plan.public), plan.public.law.clipping_norm
-    models = starting_models(game, start, _MODEL_SEED, looked_at(start))
-    ordinary = record_gradients(game.model, models, game.common.features, game.common.labels).norms
-    own = game.model.clipped_sum(models, game.differing.features, game.differing.labels, norm)
+    federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
+    models = starting_models(federation, start, _MODEL_SEED, looked_at(start))
+    ordinary = record_gradients(federation.model, models, federation.common.features, federation.common.labels).norms
+    own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = played(plan, progress=progress_bar)
-    scores = contents.worlds["record_score"].to_numpy(dtype=np.float64)
+    scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
     members, others = scores[contents.run.bits], scores[~contents.run.bits]
     bounds = [epsilon_lower_bound(members, others, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
-        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.worlds), str(start),
+        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(start),
         f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(own.norm(dim=1).mean()) / norm:.3f}",
-        f"{contents.worlds['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).area:.3f}",
+        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).area:.3f}",
         *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
     ]  # fmt: skip
 
 
 def main() -> None:
-    parser = parser_of(__doc__, "logistic regression alone, few worlds")
+    parser = parser_of(__doc__, "logistic regression alone, few trials")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")
     options, console = parser.parse_args(), Console(width=170)
     torch.set_num_threads(1)
-    columns = ("model", "rounds", "worlds", "weights", "others' gradients / C", "record", "its gradient / C",
+    columns = ("model", "rounds", "trials", "weights", "others' gradients / C", "record", "its gradient / C",
                "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
@@ -132,7 +132,7 @@ def main() -> None:
         f"* {BoundMethod.GDP.assumption}\n"
         f"Annamalai & De Cristofaro 2024 report {PUBLISHED} of {EPSILON:g}: a convolutional network, 1,000 records of "
         "MNIST, worst-case initial weights, the final model alone. See the head of this study for what differs.\n"
-        f"The ceiling is that of {METHODS[1]}: perfect guesses in so many worlds would prove no more."
+        f"The ceiling is that of {METHODS[1]}: perfect guesses in so many trials would prove no more."
     )
 
 

@@ -5,7 +5,7 @@
 Two federations: FEMNIST digits with their 12 natural clients, who all take part in every round, and 1000 clients made
 from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) every
 way to train gets the noise that it needs, by `pld`. Accuracy is that of the last model on test records, over several
-worlds.
+trials.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.data.files import data_directory
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.studies.chores import parser_of, played, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
 from fl_audit.report.style import finish_axes, new_figure, to_png
-from fl_audit.whole_files import whole_file
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 _QUICK_EPSILONS = (3.0, 30.0)
@@ -32,7 +32,7 @@ Values = dict[str, dict[str, Any]]
 
 
 class Way(NamedTuple):
-    """A way to train with a promise to clients."""
+    """A way to train with a guarantee to clients."""
 
     name: str  # what it is called
     # `training`, `privacy`: settings that it adds.
@@ -41,7 +41,7 @@ class Way(NamedTuple):
     line: str  # how it is drawn
 
 
-class Federation(NamedTuple):
+class ClientFederation(NamedTuple):
     """Who learns together."""
 
     name: str  # name of its column in the table and of its panel
@@ -50,7 +50,7 @@ class Federation(NamedTuple):
     # which needs cohorts.
     sampled: dict[str, Any]
     cohorts: dict[str, Any]
-    delta: float  # of the promise
+    delta: float  # of the guarantee
 
 
 WAYS = (
@@ -62,7 +62,7 @@ WAYS = (
 )
 
 
-def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
+def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     """Return both federations, in a quick form with fewer rounds and clients.
 
     Parameters
@@ -79,59 +79,61 @@ def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
     mnist: Values = {"data": data, "training": local | {"rounds": rounds}}
     sampled, cohorts, delta = {"client-sampling-rate": 0.1}, {"cohort": clients // 10}, float(clients) ** -1.1
     return (
-        Federation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
-        Federation(f"MNIST, {clients} clients", mnist, sampled, cohorts, delta),
+        ClientFederation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
+        ClientFederation(f"MNIST, {clients} clients", mnist, sampled, cohorts, delta),
     )
 
 
-def settings(federation: Federation, way: Way, epsilon: float | None, worlds: int) -> Values:
+def settings(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> Values:
     """Return the configuration of one point.
 
     Parameters
     ----------
-    federation, way, worlds
-        Who learns, how it learns, and the number of worlds.
+    federation, way, trials
+        Who learns, how it learns, and the number of trials.
     epsilon
-        What is promised; None is no promise, no clipping and no noise.
+        What is claimed; None is no guarantee, no clipping and no noise.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
-    promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
-    promise |= {"adjacency": "add-remove-client"} | way.privacy
-    audit = {"worlds": worlds, "insider": False, "epsilon-star": False}
+    guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
+    guarantee |= {"adjacency": "add-remove-client"} | way.privacy
+    audit = {"trials": trials, "insider": False, "epsilon-star": False}
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},
         "training": federation.values["training"] | take_part | way.training,
-        "privacy": promise if epsilon is not None else {"private": False, "delta": federation.delta},
+        "privacy": guarantee if epsilon is not None else {"private": False, "delta": federation.delta},
         "audit": audit | {"membership": False, "evaluate-every": 1000},
         "run": {"seed": 1, "keep-final-models": False},
     }
 
 
-def _measured(federation: Federation, way: Way, epsilon: float | None, worlds: int) -> dict[str, Any]:
-    """Train one point and return its row: accuracy, its standard error over worlds, and the noise multiplier."""
-    plan = resolve(parse_config(settings(federation, way, epsilon, worlds)))
-    accuracy = played(plan).run.tables.worlds["test_accuracy"].to_numpy(dtype=np.float64)
+def _measured(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> dict[str, Any]:
+    """Train one point and return its row: accuracy, its standard error over trials, and the noise multiplier."""
+    plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
+    accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
         "federation": federation.name,
         "way": way.name,
         "epsilon": np.inf if epsilon is None else epsilon,
-        "noise_multiplier": plan.public.law.noise_multiplier,
+        "noise_multiplier": plan.public.mechanism.noise_multiplier,
         "accuracy": float(accuracy.mean()),
-        "error": float(accuracy.std(ddof=1) / np.sqrt(worlds)) if worlds > 1 else np.nan,
+        "error": float(accuracy.std(ddof=1) / np.sqrt(trials)) if trials > 1 else np.nan,
     }
 
 
-def _points(data_dir: Path, quick: bool, worlds: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without a promise DP-FedAvg and FedAdam are trained, the others being the same."""
+def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all points; without a guarantee DP-FedAvg and FedAdam are trained, the others being the
+    same.
+    """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
         for way, epsilon in [*product(WAYS[:2], [None]), *private]:
-            yield _measured(federation, way, epsilon, worlds)
+            yield _measured(federation, way, epsilon, trials)
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
-    """Draw accuracy over epsilon, a panel a federation, with one standard error over worlds."""
+    """Draw accuracy over epsilon, a panel a federation, with one standard error over trials."""
     figure = new_figure(height=4.6)
     figure.clear()
     names = list(dict.fromkeys(table["federation"]))
@@ -166,7 +168,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
         near = f"within 0.1 of the accuracy without privacy, {best:.3f}"
         good = private[private["accuracy"] >= best - 0.1]
         if good.empty:
-            said.append(f"{name}: no promise up to epsilon {private['epsilon'].max():g} comes {near}.")
+            said.append(f"{name}: no guarantee up to epsilon {private['epsilon'].max():g} comes {near}.")
         else:
             first = good.loc[good["epsilon"].idxmin()]
             at = f"from epsilon {first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})"
@@ -176,14 +178,14 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     parser = parser_of(__doc__, "100 clients, 8 rounds and two values of epsilon")
-    parser.add_argument("--worlds", type=int, default=3, help="worlds at each point (default 3)")
+    parser.add_argument("--trials", type=int, default=3, help="trials at each point (default 3)")
     parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("runs/client-accuracy"), help="where table and figure go")
     arguments = parser.parse_args()
     directory, console, rows = data_directory(arguments.data_dir), Console(), []
     if directory is None:
         parser.error("no data directory: name one by --data-dir, or set FL_AUDIT_DATA")
-    for row in _points(directory, arguments.quick, arguments.worlds):
+    for row in _points(directory, arguments.quick, arguments.trials):
         rows.append(row)
         console.print(f"{row['federation']}: {row['way']} at epsilon {row['epsilon']:g}: {row['accuracy']:.3f}")
     table = pd.DataFrame(rows)
@@ -192,9 +194,9 @@ def main() -> None:
         shown.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
     console.print(shown)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    with whole_file(arguments.out / "accuracy.csv") as path:
+    with atomic_file(arguments.out / "accuracy.csv") as path:
         table.to_csv(path, index=False)
-    with whole_file(arguments.out / "accuracy.png") as path:
+    with atomic_file(arguments.out / "accuracy.png") as path:
         path.write_bytes(to_png(accuracy_figure(table)))
     for sentence in conclusions(table):
         console.print(sentence)

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from fl_audit.arrays import Floats, Floats32
-from fl_audit.audits.reconstruction.attack import Descent, OtherPictures, descended, drawn_pictures
-from fl_audit.audits.reconstruction.reconstruction import Likeness, likeness, matched
-from fl_audit.audits.reconstruction.shared import SharedUpdate
+from fl_audit.audits.reconstruction.image_attacks import Descent, OtherPictures, descended, drawn_pictures
+from fl_audit.audits.reconstruction.reconstruction import ReconstructionQuality, likeness, matched
+from fl_audit.audits.reconstruction.shared_update import SharedUpdate
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.experiments.studies.chores import asked
+from fl_audit.experiments.studies.study_tools import asked
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
 OTHERS = 999
@@ -28,7 +28,7 @@ import inversefed
 import numpy as np
 import torch
 
-from fl_audit.experiments.studies.chores import asked
+from fl_audit.experiments.studies.study_tools import asked
 from fl_audit.learning.models import ModelSpec, build_model
 
 torch.set_num_threads(1)
@@ -111,7 +111,7 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
     return _Scene(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
 
 
-def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> Likeness:
+def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> ReconstructionQuality:
     """Return how close the attacker's drawings of pictures come.
 
     Parameters
@@ -126,7 +126,7 @@ def quality(setting: QualitySetting, directory: str | None, pictures: int, desce
     return _likeness(scene, drawn.numpy())
 
 
-def _likeness(scene: _Scene, drawn: Floats32) -> Likeness:
+def _likeness(scene: _Scene, drawn: Floats32) -> ReconstructionQuality:
     true = scene.true.numpy()
     found = matched(true, drawn)
     return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)

@@ -4,14 +4,14 @@
         [--only rates|pictures|quality] [--reference PYTHON DIR]
 
 `rates`: how often the right one of 100 candidates is named over epsilon, beside the bound: by the best attack there is
-on candidates that lie as far apart as they can, in games on handwritten digits, and in the same games with half of the
-noise, which the bound does not cover. `pictures`: digits, and what is drawn of them without noise and at epsilon 100,
-10 and 1. `quality`: how close drawings come, for batches of 1, 4 and 16, one gradient and local training; with
+on candidates that lie as far apart as they can, in trials on handwritten digits, and in the same trials with half of
+the noise, which the bound does not cover. `pictures`: digits, and what is drawn of them without noise and at epsilon
+100, 10 and 1. `quality`: how close drawings come, for batches of 1, 4 and 16, one gradient and local training; with
 `--reference` beside the authors' code (github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has
 torch and torchvision.
 
-The exit status is 1 where an honest game is called violated (level 0.001), where half of the noise is not or is nowhere
-named beyond the bound, or where the reference draws better by 1 dB.
+The exit status is 1 where an honest trial is called violated (level 0.001), where half of the noise is not or is
+nowhere named beyond the bound, or where the reference draws better by 1 dB.
 """
 
 import math
@@ -26,44 +26,44 @@ from rich.console import Console
 from torch import Tensor
 
 from fl_audit.arrays import Floats
+from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.membership.insider import increments
-from fl_audit.audits.reconstruction.attack import Descent
-from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionNumbers, Success
+from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
+from fl_audit.audits.reconstruction.image_attacks import Descent
 from fl_audit.audits.reconstruction.reconstruction import ranks_of_truth
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.files import data_directory
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.pictures import DRAWING_STEPS, drawn_by
+from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
 from fl_audit.experiments.runs.run import HONEST, Parties
-from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
+from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
 from fl_audit.privacy.reconstruction import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.family import TestName
-from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.whole_files import whole_file
-from fl_audit.worlds import WorldBatch
 
 CANDIDATES, DELTA = 100, 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-WORLDS, QUICK_WORLDS = 2000, 200
+TRIALS, QUICK_TRIALS = 2000, 200
 PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
 
 
 class _HalvedNoise(DPStrategy):
-    """Adds half of the noise that its law names."""
+    """Adds half of the noise that its mechanism names."""
 
-    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         return super().noise(batch, server_round, total, 0.5 * sigma)
 
 
-class _Game(NamedTuple):
+class _Trial(NamedTuple):
     named: Success  # how often the right candidate is named, in the first guess
     verdict: Verdict  # by these rates and by the noise
     is_passed: bool  # whether the rates by themselves pass the bound, at their level
@@ -73,50 +73,50 @@ class _RatePoint(NamedTuple):
     """How often the right candidate is named at one epsilon, in the first guess."""
 
     epsilon: float
-    bound: float  # the largest share that the promise allows
+    bound: float  # the largest share that the guarantee allows
     best: float  # that of the best attack on candidates that lie as far apart as they can
-    simulated: float  # that attack's, in as many simulated worlds as the games have
-    honest: _Game  # on digits
-    halved: _Game  # the same with half of the noise
+    simulated: float  # that attack's, in as many simulated trials as the trials have
+    honest: _Trial  # on digits
+    halved: _Trial  # the same with half of the noise
 
 
-def _game(plan: AuditPlan, parties: Parties) -> _Game:
+def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
     found = played(plan, parties, progress_bar)
-    numbers, verdict = found.find(ReconstructionNumbers), found.find(VerdictNumbers)
-    assert numbers is not None, "the game of reconstruction has its numbers"
+    numbers, verdict = found.find(ReconstructionFinding), found.find(VerdictFinding)
+    assert numbers is not None, "the reconstruction audit has its numbers"
     assert verdict is not None
-    assert verdict.judgement is not None, "a promise is judged"
+    assert verdict.judgement is not None, "a guarantee is judged"
     is_passed = any(test.name is TestName.CANDIDATES for test in verdict.judgement.broken)
-    return _Game(numbers.first, verdict.verdict, is_passed)
+    return _Trial(numbers.first, verdict.verdict, is_passed)
 
 
-def _simulated(mu: float, worlds: int) -> float:
+def _simulated(mu: float, trials: int) -> float:
     """Return how often the insider's own arithmetic names the right corner of a simplex."""
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
-    truth, products = draw.integers(CANDIDATES, size=worlds), draw.normal(size=(worlds, CANDIDATES)) * length
-    products[np.arange(worlds), truth] += length**2
+    truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
+    products[np.arange(trials), truth] += length**2
     nobody = np.zeros(products.shape, dtype=np.bool_)
-    weighed = increments(products, np.full_like(products, length), None, np.ones(worlds), nobody)
+    weighed = increments(products, np.full_like(products, length), None, np.ones(trials), nobody)
     return float(np.mean(ranks_of_truth(weighed, truth) == 1))
 
 
-def _rates(epsilon: float, worlds: int) -> _RatePoint:
-    """Play the games of a point of the figure."""
+def _rates(epsilon: float, trials: int) -> _RatePoint:
+    """Play the trials of a point of the figure."""
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},
         "training": {"rounds": 4, "learning-rate": 1.0},
         "privacy": {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
-        "audit": {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False},
-        "run": {"worlds-per-batch": 250, "seed": 0},
+        "audit": {"kind": "reconstruction", "candidates": CANDIDATES, "trials": trials, "epsilon-star": False},
+        "run": {"trials-per-batch": 250, "seed": 0},
     }
     plan = resolve(parse_config(values))
-    promise = plan.guarantee
-    assert promise is not None, "an epsilon is promised"
-    bound = promise.reconstruction_bound(1 / CANDIDATES)
+    guarantee = plan.guarantee
+    assert guarantee is not None, "an epsilon is claimed"
+    bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     assert bound is not None, "noise is scaled to everybody"
-    honest, halved = (_game(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
-    best, simulated = simplex_success(promise.mu, CANDIDATES), _simulated(promise.mu, worlds)
+    honest, halved = (_trial(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
+    best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
 
@@ -125,11 +125,11 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
-    axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the promise allows")
+    axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the guarantee allows")
     axes.plot(epsilon, [one.best for one in points], "-", color=INK, label="best attack, candidates far apart")
     axes.plot(epsilon, [one.simulated for one in points], "D", color=INK, mfc="white", label="the same, simulated")
     for name, marker, fill, successes in (
-        ("named in games on digits", "o", INK, [one.honest.named for one in points]),
+        ("named in trials on digits", "o", INK, [one.honest.named for one in points]),
         ("the same with half of the noise", "v", "white", [one.halved.named for one in points]),
     ):
         shares = [one.share for one in successes]
@@ -146,13 +146,13 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print the table of the figure, and return what contradicts the promise."""
+    """Print the table of the figure, and return what contradicts the guarantee."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
-        games, shares = (one.honest, one.halved), (one.bound, one.best, one.simulated)
-        named = (f"{found.share:.4f} ({found.low:.4f} to {found.high:.4f})" for found, _, _ in games)
-        passed, verdicts = ("yes" if game.is_passed else "no" for game in games), (game.verdict for game in games)
+        trials, shares = (one.honest, one.halved), (one.bound, one.best, one.simulated)
+        named = (f"{found.share:.4f} ({found.low:.4f} to {found.high:.4f})" for found, _, _ in trials)
+        passed, verdicts = ("yes" if trial.is_passed else "no" for trial in trials), (trial.verdict for trial in trials)
         told = (", ".join(passed), ", ".join(verdicts))
         table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *named, *told)
     console.print(table)
@@ -173,7 +173,7 @@ def _draw_pictures(directory: str) -> Figure:
         "model": {"name": "dense-128"},
         "training": {"rounds": 30, "learning-rate": 0.1},
         "privacy": {"epsilon": 10.0, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
-        "audit": {"worlds": 1, "pictures": 100},
+        "audit": {"trials": 1, "reconstruct-samples": 100},
     }
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
         drawn = drawn_by(resolve(parse_config(values)), on_step)
@@ -214,10 +214,10 @@ def main() -> None:
     where = "where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
     parser.add_argument("--data-dir", help=where)
     parser.add_argument("--out", type=Path, default=Path("reconstruction"), help="where figures go (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a look: few worlds and few steps of the search")
+    parser.add_argument("--quick", action="store_true", help="a look: few trials and few steps of the search")
     parser.add_argument("--only", choices=("rates", "pictures", "quality"), help="one part alone")
     parser.add_argument("--setting", default="", metavar="TEXT", help="only settings of `quality` that hold TEXT")
-    parser.add_argument("--worlds", type=int, default=WORLDS, help="trials at each epsilon (%(default)s)")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="trials at each epsilon (%(default)s)")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="steps of the search (%(default)s)")
     parser.add_argument("--reference", nargs=2, metavar=("PYTHON", "DIR"), help="the authors' code, see above")
     asked = parser.parse_args()
@@ -226,7 +226,7 @@ def main() -> None:
     parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
     if "rates" in parts:
-        points = [_rates(epsilon, QUICK_WORLDS if asked.quick else asked.worlds) for epsilon in EPSILONS]
+        points = [_rates(epsilon, QUICK_TRIALS if asked.quick else asked.trials) for epsilon in EPSILONS]
         problems += _print_rates(points, console)
         figures["rates"] = _draw_rates(points)
     if "pictures" in parts and directory is not None:
@@ -238,7 +238,7 @@ def main() -> None:
         problems += _compared(asked, directory, 5 if asked.quick else 100, descent, console)
     for name, figure in figures.items():
         asked.out.mkdir(parents=True, exist_ok=True)
-        with whole_file(asked.out / f"{name}.png") as file:
+        with atomic_file(asked.out / f"{name}.png") as file:
             file.write_bytes(to_png(figure))
     end(problems, "as it should be")
 

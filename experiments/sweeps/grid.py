@@ -11,9 +11,9 @@ from typing import Any
 
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import (
+    GUARANTEE_ONLY,
     PRIVACY_TARGETS,
-    PROMISE_ONLY,
-    RANDOMISER_KEYS,
+    RANDOMIZER_KEYS,
     RunConfig,
     Scalar,
     parse_config,
@@ -89,10 +89,10 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     require(
         SECRET not in keys,
         f"axis {SECRET}: it is the challenger's secret, and a sweep shows its settings: leave it out, and every point "
-        "has a seed of its own; audit.worlds says how often a point is repeated",
+        "has a seed of its own; audit.trials says how often a point is repeated",
     )
-    promised = [key for key in keys if key.removeprefix("privacy.") in PRIVACY_TARGETS]
-    require(len(promised) <= 1, f"axes are {', '.join(promised)}: accepted is one of what can be promised")
+    claimed = [key for key in keys if key.removeprefix("privacy.") in PRIVACY_TARGETS]
+    require(len(claimed) <= 1, f"axes are {', '.join(claimed)}: accepted is one of what can be claimed")
     combinations = itertools.product(*(axis.values for axis in axes))
     return tuple(point(values, tuple(zip(keys, chosen, strict=True))) for chosen in combinations)
 
@@ -118,7 +118,7 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
             table = table.setdefault(section, {})
             require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
         if sections == ["privacy"] and name in PRIVACY_TARGETS:
-            for other in PRIVACY_TARGETS:  # what is promised instead of it in the configuration goes
+            for other in PRIVACY_TARGETS:  # what is claimed instead of it in the configuration goes
                 table.pop(other, None)
         table[name] = value
     try:
@@ -134,7 +134,7 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
     Parameters
     ----------
     values, axes
-        As for `grid`. In these points nothing is clipped, no record is randomised, and there is no noise, no promise
+        As for `grid`. In these points nothing is clipped, no record is randomised, and there is no noise, no guarantee
         and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
@@ -143,7 +143,7 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the same configuration as a baseline: nothing clipped, randomised or noised, no insider."""
     changed = deepcopy(dict(values))
-    dropped = {*PROMISE_ONLY, *RANDOMISER_KEYS}
+    dropped = {*GUARANTEE_ONLY, *RANDOMIZER_KEYS}
     privacy = {key: value for key, value in changed.get("privacy", {}).items() if key not in dropped}
     changed["privacy"] = privacy | {"private": False}
     changed["audit"] = changed.get("audit", {}) | {"insider": False}

@@ -1,8 +1,8 @@
 """The privacy-utility landscape of a sweep: points with error bars and their convex frontier.
 
-Across stands the promise where it varies, and models without one are a level beside it. Or, with marginal densities, in
-the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
-many models, or each of few, with and without a promise on top and at the right.
+Across stands the guarantee where it varies, and models without one are a level beside it. Or, with marginal densities,
+in the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
+many models, or each of few, with and without a guarantee on top and at the right.
 """
 
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ from matplotlib.ticker import FuncFormatter
 from scipy.stats import gaussian_kde
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.experiments.sweeps.tables import Utility, promise_varies
+from fl_audit.experiments.sweeps.tables import Utility, guarantee_varies
 from fl_audit.released_model.methods import cuts_text
 from fl_audit.report import style
+from fl_audit.report.formatting import number_text
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
-from fl_audit.report.wording import number_text
 
 UTILITY_NAMES = {Utility.ACCURACY: "test accuracy (share)", Utility.AUROC: "test AUROC (probability)"}
-NO_PROMISE = "no privacy"
+NO_GUARANTEE = "no privacy"
 _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
 _MARKERS = ("o", "s", "^", "D", "P", "v")
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def landscape_figure(
-    points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str, by_promise: bool = True
+    points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str, by_guarantee: bool = True
 ) -> Figure:
     """Return the landscape.
 
@@ -52,11 +52,11 @@ def landscape_figure(
         As `points_table` and `models_table` return them; the marginal densities are over models.
     utility, title
         What the vertical axis shows, and the title of the figure.
-    by_promise
-        Whether the horizontal axis shows the promised epsilon, where it varies; else Epsilon*.
+    by_guarantee
+        Whether the horizontal axis shows the claimed epsilon, where it varies; else Epsilon*.
     """
-    if by_promise and promise_varies(points):
-        return _promise_figure(points, utility, title)
+    if by_guarantee and guarantee_varies(points):
+        return _guarantee_figure(points, utility, title)
     figure = Figure(figsize=(9.4, 7.0), dpi=style.DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
@@ -88,35 +88,37 @@ def landscape_figure(
     return figure
 
 
-def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figure:
-    """Draw utility over the promised epsilon; what promises nothing is a level that no promise can be held against."""
+def _guarantee_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figure:
+    """Draw utility over the claimed epsilon; what guarantees nothing is a level that no guarantee can be held
+    against.
+    """
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     private = points["private"].to_numpy(dtype=bool)
-    promised = points[private]
-    x, y = (promised[name].to_numpy(dtype=np.float64) for name in ("epsilon", "utility"))
-    spread = np.abs(promised[["utility_low", "utility_high"]].to_numpy(dtype=np.float64).T - y)
+    claimed = points[private]
+    x, y = (claimed[name].to_numpy(dtype=np.float64) for name in ("epsilon", "utility"))
+    spread = np.abs(claimed[["utility_low", "utility_high"]].to_numpy(dtype=np.float64).T - y)
     axes.errorbar(
         x, y, yerr=spread, fmt="o", color=_SHADES[1], elinewidth=0.8, markersize=6.5, label="private", zorder=3
     )
-    frontier = promised[promised["on_frontier"]].sort_values("epsilon")
+    frontier = claimed[claimed["on_frontier"]].sort_values("epsilon")
     axes.plot(frontier["epsilon"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
     if not private.all():
         best = points.loc[~private, "utility"].max()
-        axes.axhline(best, color=MUTED, linestyle="--", linewidth=1.6, label=f"{NO_PROMISE}, the best: {best:.3g}")
+        axes.axhline(best, color=MUTED, linestyle="--", linewidth=1.6, label=f"{NO_GUARANTEE}, the best: {best:.3g}")
     axes.set_xscale("log")
     for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
         set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _number_points(axes, promised, "epsilon")
-    finish_axes(axes, title.replace("$", r"\$"), "Promised epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
+    _number_points(axes, claimed, "epsilon")
+    finish_axes(axes, title.replace("$", r"\$"), "Claimed epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
     add_legend(axes, columns=3)
     return figure
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
-    """Return baselines, then points by the epsilon that they promise; all private ones together if there are many."""
+    """Return baselines, then points by the epsilon that they guarantee; all private ones together if there are many."""
     private = points["private"].to_numpy(dtype=bool)
-    groups = [_Group(NO_PROMISE, ~private, "#b35806", "X")] if (~private).any() else []
+    groups = [_Group(NO_GUARANTEE, ~private, "#b35806", "X")] if (~private).any() else []
     rounded = np.array([float(f"{value:.3g}") for value in points["epsilon"].to_numpy(dtype=np.float64)])
     levels = np.unique(rounded[private])
     if len(levels) > _MOST_GROUPS:

@@ -8,31 +8,31 @@ import pandas as pd
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
-from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, promise_varies
+from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 from fl_audit.released_model.methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.law_words import SIMULATION_NOTICE
+from fl_audit.report.formatting import number_text, plural
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.style import to_png
-from fl_audit.report.wording import number_text, plural
 from fl_audit.rounding import rounded
 
 _ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."
-_BY_PROMISE = (
+_BY_GUARANTEE = (
     f"Each point is the mean over its models, with their range; its number is that of the table. {_ON_FRONTIER} Models "
-    "without privacy promise nothing: they are a level, and on no frontier."
+    "without privacy guarantee nothing: they are a level, and on no frontier."
 )
 _BY_STAR = (
     f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} On top "
     "and at the right all models. Points with an unbounded Epsilon* stand in the table alone."
 )
 STAR_CAUTION = (
-    "Epsilon* is found from losses of one released model, and is another quantity than the promised epsilon, which is "
-    "of all repetitions: below the promise it proves nothing, for other attacks may tell more, and single models may "
-    "exceed the promise by chance."
+    "Epsilon* is found from losses of one released model, and is another quantity than the claimed epsilon, which is "
+    "of all repetitions: below the guarantee it proves nothing, for other attacks may tell more, and single models may "
+    "exceed the guarantee by chance."
 )
-_READING = f"Epsilon is what training with differential privacy promises of any model. {STAR_CAUTION}"
+_READING = f"Epsilon is what training with differential privacy guarantees of any model. {STAR_CAUTION}"
 _STEP = (
-    "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
+    "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more trials: "
     f"fl-audit report {RUNS}/NAME writes its page."
 )
 
@@ -54,8 +54,8 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     sweep, title
         What was found, and its heading.
     """
-    points, by_promise = sweep.points, promise_varies(sweep.points)
-    caption = _BY_PROMISE if by_promise else _BY_STAR
+    points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
+    caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
@@ -66,7 +66,9 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         opening=f"{_READING}{chance_text(sweep)} Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}.",
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
-        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),
+        banner=Banner(
+            "Nothing private was played" if best.empty else "What the guarantee costs", line, VerdictLook.NONE
+        ),
         step=_STEP,
     )
 
@@ -83,9 +85,9 @@ def _best_text(best: "pd.DataFrame") -> str:
 
 
 def points_html(sweep: Sweep) -> str:
-    """Return the points as a table, the frontier marked, by rising promise or Epsilon*."""
-    columns = ["Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier"]
-    risk = "epsilon" if promise_varies(sweep.points) else "epsilon_star"
+    """Return the points as a table, the frontier marked, by rising guarantee or Epsilon*."""
+    columns = ["Setting", "Claimed epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier"]
+    risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)
     rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
     if ATTACKED[0] in sweep.points:
@@ -95,8 +97,8 @@ def points_html(sweep: Sweep) -> str:
 
 
 def _row(number: int, row: "pd.Series[float]") -> list[str]:
-    promised = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
-    cells = [f"{number}. {row['settings']}", promised, str(row["models"])]
+    claimed = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
+    cells = [f"{number}. {row['settings']}", claimed, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
         cells += [shown.value, shown.interval]

@@ -22,6 +22,7 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import Engine
@@ -31,16 +32,15 @@ from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.store import make_private
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import Portable, sent_modules
-from fl_audit.whole_files import whole_file
 
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # a run directory: content by path inside it
 _Plans = Mapping[str, AuditPlan]  # what each point is to do, by its name
-_Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its world-rounds
+_Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its trial-rounds
 _Told = Callable[[str], None]  # is told the name of a point
 
 
@@ -75,7 +75,7 @@ def play_points(
     pending = {name: _seeded(plans[name], name, secret) for name in _pending(plans, directory)}
     if not pending:
         return
-    total = sum(map(_world_rounds, pending.values()))
+    total = sum(map(_trial_rounds, pending.values()))
     with progress(total) as begin, nullcontext() if options is None else ray_for(options):
         if options is None:
             failures = list(_play_here(pending, directory, begin, on_finished))
@@ -94,8 +94,8 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 
     def work(name: str) -> float:
         """Return about how long a run takes, in records that gradients are computed of; a round costs something too."""
-        expected = plans[name].public.law.sampling_rate * plans[name].public.records
-        return _world_rounds(plans[name]) * (expected + 50.0)
+        expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
+        return _trial_rounds(plans[name]) * (expected + 50.0)
 
     return sorted(pending, key=lambda name: -work(name))
 
@@ -111,8 +111,8 @@ def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
     return plan.with_seed(int.from_bytes(digest[:8], "big"))
 
 
-def _world_rounds(plan: AuditPlan) -> int:
-    return plan.config.audit.worlds * plan.public.rounds
+def _trial_rounds(plan: AuditPlan) -> int:
+    return plan.config.audit.trials * plan.public.rounds
 
 
 def _partial_directory(directory: Path) -> Path:
@@ -125,8 +125,8 @@ def _partial_directory(directory: Path) -> Path:
 def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
     """Play one point in a directory, with its clients in this process."""
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
-    # The next point of this process is another game; data sets would add up.
-    load_game.cache_clear()
+    # The next point of this process is another federation; data sets would add up.
+    load_federation.cache_clear()
     for lock in run.rglob(".lock"):  # of no use once a run has ended
         lock.unlink()
 
@@ -136,7 +136,7 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
-            _play(plan, partial, part_of(told, _world_rounds(plan)))
+            _play(plan, partial, part_of(told, _trial_rounds(plan)))
             partial.rename(directory / name)
         except FederationError as error:
             yield f"point {name}: {error}"
@@ -152,8 +152,8 @@ def _play_on_ray(
     """Yield a line for every point that failed."""
 
     # Local, as the class of the counter is, so that Ray sends it whole.
-    def play(work: Any, counter: Any, luggage: list[Any]) -> Any:
-        for reference in luggage:
+    def play(work: Any, counter: Any, call_context: list[Any]) -> Any:
+        for reference in call_context:
             ray.get(reference)()
         run, plan = work
         return run(plan, counter)
@@ -161,9 +161,9 @@ def _play_on_ray(
     counter = _counter()
     needed: dict[str, Any] = options.share()
     task: Any = ray.remote(max_retries=options.retries, **needed)(play)
-    luggage = _luggage(list(plans.values()))
+    call_context = _call_context(list(plans.values()))
     waiting = {
-        task.remote(Portable((_play_alone, plan), cloudpickle.dumps), counter, luggage[plan.public.data]): name
+        task.remote(Portable((_play_alone, plan), cloudpickle.dumps), counter, call_context[plan.public.data]): name
         for name, plan in plans.items()
     }
     total, shown = len(waiting), 0
@@ -180,7 +180,7 @@ def _play_on_ray(
                 yield f"point {name}: {cause}" if known else f"point {name}: {type(cause).__name__}: {cause}"
             except RayError as error:
                 yield f"point {name}: its process ended ({type(error).__name__})"
-        with suppress(RayError):  # a lost count of world-rounds is no lost point
+        with suppress(RayError):  # a lost count of trial-rounds is no lost point
             done = ray.get(counter.total.remote())
             lacking = "" if has_room(options) else f", waiting for a node with {options.threads} cores"
             begin(f"{total - len(waiting)}/{total} points{lacking}")(done - shown)
@@ -194,7 +194,7 @@ def has_room(options: RayOptions) -> bool:
 
 
 def _counter() -> Any:
-    """Start an actor that counts world-rounds over all tasks.
+    """Start an actor that counts trial-rounds over all tasks.
 
     Its class is local, so that Ray sends it whole: workers do not have to find this module. See `Portable`.
     """
@@ -212,7 +212,7 @@ def _counter() -> Any:
     return ray.remote(num_cpus=0)(Counter).remote()
 
 
-def _luggage(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
+def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
     """Return references to what points need on machines that have neither data nor modules of the user, by data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(Portable(sent_modules(names), cloudpickle.dumps))
@@ -266,6 +266,6 @@ def _keep(files: Files, directory: Path) -> None:
         path, private = partial / PurePosixPath(name), name.startswith("challenger/")
         if private:
             make_private(path.parent)
-        with whole_file(path, private) as file:
+        with atomic_file(path, private) as file:
             file.write_bytes(content)
     partial.rename(directory)

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.adjacency import NeighbourPair
+from fl_audit.atomic_files import atomic_file, read_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
@@ -24,7 +25,6 @@ from fl_audit.experiments.sweeps.schedule import play_points
 from fl_audit.experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.report.style import to_png
 from fl_audit.strategies.errors import FederationError
-from fl_audit.whole_files import read_json, whole_file
 
 RUNS = "points"
 
@@ -47,14 +47,14 @@ def run_sweep(
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
-    by_promise: bool = True,
+    by_guarantee: bool = True,
 ) -> Sweep:
     """Play the points that are not finished yet, and write what all of them found.
 
     Parameters
     ----------
     points
-        What is played; their worlds are the repetitions.
+        What is played; their trials are the repetitions.
     directory
         Where everything goes: a run directory for each point under `points/`, models.parquet (one row a model, written
         anew after every point), points.csv and landscape.png. Finished points are not computed again.
@@ -65,8 +65,8 @@ def run_sweep(
         What utility is; None means the area under the ROC where there are two classes, else accuracy.
     progress, title
         What shows how far all points together are, and the title of the landscape.
-    by_promise
-        Whether utility is held against the promised epsilon, where that varies; else against Epsilon*.
+    by_guarantee
+        Whether utility is held against the claimed epsilon, where that varies; else against Epsilon*.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def run_sweep(
     ray = None if engine is Engine.LOCAL else options or RayOptions()
 
     def write_models(name: str) -> None:
-        with whole_file(directory / "models.parquet") as file:
+        with atomic_file(directory / "models.parquet") as file:
             models_table(points, directory / RUNS).to_parquet(file, index=False)
 
     with _locked(directory):
@@ -91,10 +91,10 @@ def run_sweep(
             play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
         except FederationError:
             if finished := [one for one in points if (directory / RUNS / one.name).is_dir()]:
-                _found(finished, directory, utility, title, by_promise)
+                _found(finished, directory, utility, title, by_guarantee)
             raise
         write_models("")
-        return _found(points, directory, utility, title, by_promise)
+        return _found(points, directory, utility, title, by_guarantee)
 
 
 def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:
@@ -133,7 +133,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _secret(directory: Path) -> int:
     """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call."""
-    # Points played again have the same worlds, and new points leave the others as they are.
+    # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():
         make_private(path.parent)
@@ -144,13 +144,13 @@ def _secret(directory: Path) -> int:
         raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
 
 
-def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str, by_promise: bool) -> Sweep:
+def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str, by_guarantee: bool) -> Sweep:
     models = models_table(points, directory / RUNS)
     chosen = choose_utility(models, utility)
-    table = points_table(models, points, chosen, by_promise)
-    figure = landscape_figure(table, models, chosen, title, by_promise)
-    with whole_file(directory / "points.csv") as file:
+    table = points_table(models, points, chosen, by_guarantee)
+    figure = landscape_figure(table, models, chosen, title, by_guarantee)
+    with atomic_file(directory / "points.csv") as file:
         table.to_csv(file, index=False)
-    with whole_file(directory / "landscape.png") as file:
+    with atomic_file(directory / "landscape.png") as file:
         file.write_bytes(to_png(figure))
     return Sweep(models, table, chosen, figure)

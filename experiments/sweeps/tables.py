@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
 from fl_audit.experiments.names import Utility as Utility
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
-from fl_audit.released_model.fits_of_worlds import FIT
+from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.statistics.tradeoff import convex_frontier
-from fl_audit.whole_files import read_json
 
-PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
+CLAIMED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
-"""Columns of the strongest attack in the game of membership."""
+"""Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted", FIT)
@@ -36,11 +36,11 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
-        delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
+        point, the settings under their keys (missing where a point does not set them), private, the guarantee (epsilon,
+        delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is claimed), trial, test_accuracy,
         test_auroc, epsilon_star, membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean
-        before any training. With points that play the game of membership also, of the attack on models with the largest
-        AUC there, its name, AUC and TPR at 1 % FPR over all worlds of the point.
+        before any training. With points that play the membership audit also, of the attack on models with the largest
+        AUC there, its name, AUC and TPR at 1 % FPR over all trials of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -54,7 +54,7 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
 
 def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
-    worlds, summary = read_frame(run / "worlds.parquet"), read_json(run / "summary.json")
+    trials, summary = read_frame(run / "trials.parquet"), read_json(run / "summary.json")
     given: Mapping[str, Any] = dict(one.settings)
     head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
     found = (summary.get("attacks") or {}).get("by_name", {})
@@ -64,10 +64,10 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     star = summary.get("epsilon_star") or {}
     # Points are held against each other by one estimator, and early ones know normals alone.
     head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
-    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
-    # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
-    columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
-    table = pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
+    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in CLAIMED}}
+    # A guarantee of nothing is no number; numbers keep their type whatever stands in the first row.
+    columns = {name: np.full(len(trials), np.nan if value is None else value) for name, value in head.items()}
+    table = pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
     return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
 
 
@@ -89,14 +89,16 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
     return wanted or (Utility.AUROC if has_area else Utility.ACCURACY)
 
 
-def promise_varies(points: pd.DataFrame) -> bool:
-    """Whether the private points of a table promise different epsilons, so that utility is held against the promise."""
-    promised = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
-    return bool(np.isfinite(promised).all()) and np.unique(promised).size > 1
+def guarantee_varies(points: pd.DataFrame) -> bool:
+    """Whether the private points of a table guarantee different epsilons, so that utility is held against the
+    guarantee.
+    """
+    claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
+    return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
 
 
 def points_table(
-    models: pd.DataFrame, points: Sequence[Point], utility: Utility, by_promise: bool = True
+    models: pd.DataFrame, points: Sequence[Point], utility: Utility, by_guarantee: bool = True
 ) -> pd.DataFrame:
     """Return one row a point: means over its models, the smallest and largest, and whether it is on the frontier.
 
@@ -104,8 +106,8 @@ def points_table(
     ----------
     models, points, utility
         The table that `models_table` returns, the points, in the order of the rows, and what the frontier is drawn in.
-    by_promise
-        Whether it is held against the promised epsilon where that varies, among private points alone; else against
+    by_guarantee
+        Whether it is held against the claimed epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.
 
     Returns
@@ -123,8 +125,8 @@ def points_table(
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
     table = pd.DataFrame(rows)
-    risk = "epsilon" if by_promise and promise_varies(table) else "epsilon_star"
-    # What promises nothing is on no frontier of promises; a model whose Epsilon* is unbounded is on none of that.
+    risk = "epsilon" if by_guarantee and guarantee_varies(table) else "epsilon_star"
+    # What guarantees nothing is on no frontier of guarantees; a model whose Epsilon* is unbounded is on none of that.
     usable = np.flatnonzero(np.isfinite(table[risk]) & np.isfinite(table["utility"]))
     if risk == "epsilon":
         usable = usable[table["private"].to_numpy(dtype=bool)[usable]]

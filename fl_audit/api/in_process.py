@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from fl_audit.errors import InputError, require
-from fl_audit.experiments import settle_environment, talk
+from fl_audit.experiments import settle_environment, verbosity
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.whole_run import WholeRun, play, whole_run
@@ -32,7 +32,7 @@ def play_here(
     engine: Engine,
     ray_address: str | None,
     resume: bool,
-    listener: talk.Listener | None,
+    listener: verbosity.Listener | None,
     is_drawn: bool,
 ) -> None:
     """Play a run in this process.
@@ -56,7 +56,7 @@ def play_here(
     try:
         asked = whole_run(config, directory, engine, ray_address, resume, without_privacy=False)
         _require_no_ray(engine)
-        with _as_it_was(), talk.heard(None if is_drawn else listener, quiet=listener is None):
+        with _as_it_was(), verbosity.heard(None if is_drawn else listener, quiet=listener is None):
             _play(asked)
     finally:
         _at_work.release()
@@ -66,7 +66,9 @@ def _play(asked: WholeRun) -> None:
     try:
         play(asked)
     except KeyboardInterrupt:
-        talk.tell(f"interrupted: run_audit(..., out={str(asked.directory)!r}, resume=True) goes on, if it was begun")
+        verbosity.tell(
+            f"interrupted: run_audit(..., out={str(asked.directory)!r}, resume=True) goes on, if it was begun"
+        )
         raise
     except OSError as error:
         # A file that the user named; an error without a file name is no mistake of the user's.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fl_audit.experiments.runs.stored_run import Run
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""A configuration by section, with the keys of the file: `{"audit": {"worlds": 100}}`."""
+"""A configuration by section, with the keys of the file: `{"audit": {"trials": 100}}`."""
 
 
 class RunError(Exception):
@@ -77,7 +77,7 @@ def run_audit(
 
     Examples
     --------
-    >>> run = run_audit("audit.toml", "runs/first", settings={"audit": {"worlds": 100}})  # doctest: +SKIP
+    >>> run = run_audit("audit.toml", "runs/first", settings={"audit": {"trials": 100}})  # doctest: +SKIP
     >>> run.verdict  # doctest: +SKIP
     """
     # Torch and Flower take seconds to import; who asks for this module may want no more than the error it raises.

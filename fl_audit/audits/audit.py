@@ -10,12 +10,12 @@ class AuditKind(Protocol):
     """One kind of audit."""
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the tests of a finished run say of its promise; None where there was nothing to judge.
+        """Return what the tests of a finished run say of its guarantee; None where there was nothing to judge.
 
         Parameters
         ----------
         run
-            A finished run of this kind, with a promise.
+            A finished run of this kind, with a guarantee.
         """
 
     def covers(self, facts: RunFacts) -> str:

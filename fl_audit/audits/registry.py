@@ -1,4 +1,4 @@
-"""The kinds of audit, and the one place that says which of them a game plays."""
+"""The kinds of audit, and the one place that says which of them a federation plays."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from fl_audit.audits.canaries.audit import CanaryAudit
 from fl_audit.audits.identifiability.audit import IdentifiabilityAudit
 from fl_audit.audits.membership.audit import MembershipAudit
 from fl_audit.audits.reconstruction.audit import ReconstructionAudit
-from fl_audit.federation.public import PublicGame
+from fl_audit.federation.federation import Federation
 
 
 class AuditName(StrEnum):
@@ -28,8 +28,8 @@ AUDITS: dict[AuditName, AuditKind] = {
 """What each kind answers."""
 
 
-def name_of(public: PublicGame) -> AuditName:
-    """Return which kind of audit a game plays."""
+def name_of(public: Federation) -> AuditName:
+    """Return which kind of audit a federation plays."""
     if public.canaries > 0:
         return AuditName.ONE_RUN
     if public.exactly_one:
@@ -37,6 +37,6 @@ def name_of(public: PublicGame) -> AuditName:
     return AuditName.MEMBERSHIP if public.plays_membership else AuditName.IDENTIFIABILITY
 
 
-def audit_of(public: PublicGame) -> AuditKind:
-    """Return the audit that a game plays."""
+def audit_of(public: Federation) -> AuditKind:
+    """Return the audit that a federation plays."""
     return AUDITS[name_of(public)]

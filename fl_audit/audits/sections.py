@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from fl_audit.atomic_files import SCHEMA
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
-from fl_audit.audits.common import sections_promise as promise
-from fl_audit.audits.common.look_at import look_at
-from fl_audit.audits.common.sections_law import LAW, ORIGIN
+from fl_audit.audits.common import sections_guarantee as guarantee
+from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_levels import LEVELS
+from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
 from fl_audit.audits.common.sections_officer import OFFICER
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
@@ -20,34 +21,33 @@ from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
-from fl_audit.report.wording import Reading
+from fl_audit.report.formatting import Reading
 from fl_audit.user_modules import import_object
-from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_noise import NOISE
 from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.whole_files import SCHEMA
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.game).judge(run),
-    covers=lambda facts: audit_of(facts.game).covers(facts),
-    not_compared=lambda run: audit_of(run.facts.game).not_compared(run),
+    judge=lambda run: audit_of(run.facts.federation).judge(run),
+    covers=lambda facts: audit_of(facts.federation).covers(facts),
+    not_compared=lambda run: audit_of(run.facts.federation).not_compared(run),
 )
 """The verdict, by the tests of the audit that was played."""
 
 SECTIONS: tuple[Section[Any], ...] = (
-    # what was promised, and what became of it
-    VERDICT, promise.PROMISE, promise.RECORD_PROMISE, NOISE,
+    # what was claimed, and what became of it
+    VERDICT, guarantee.GUARANTEE, guarantee.RECORD_GUARANTEE, NOISE,
     # what insiders and attackers achieved
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
-    # what the models are worth, and what other promises would cost
-    RELEASED_MODEL, promise.OTHER_PROMISES,
+    # what the models are worth, and what other guarantees would cost
+    RELEASED_MODEL, guarantee.OTHER_GUARANTEES,
     # what the insiders' evidence says in detail
     EMPIRICAL_EPSILON, LEVELS, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
-    # what models alone give away, and what is promised to and by each client
-    MEMBERSHIP, EPSILON_STAR, CLIENTS, promise.CLIENT_PROMISES, promise.COLLUDERS,
+    # what models alone give away, and what is claimed to and by each client
+    MEMBERSHIP, EPSILON_STAR, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # what was played, and where it comes from
-    promise.CLIPPING, CRAFTED, LAW, ORIGIN,
+    guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
     # for who has to answer for it
     OFFICER,
 )  # fmt: skip
@@ -94,15 +94,15 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         if numbers is not None:
             found[section.numbers] = numbers
             summary |= numbers.to_json() | dict(section.said(numbers, run))
-    verdict = found.get(VerdictNumbers)
+    verdict = found.get(VerdictFinding)
     is_violated = verdict is not None and verdict.verdict is Verdict.VIOLATED
     contents = RunContents(run, Findings(found), summary, sections, is_violated)
     if verdict is not None:
         # Nothing on one page is consistent beside a number that is broken.
-        found[VerdictNumbers] = verdict.beside(
+        found[VerdictFinding] = verdict.beside(
             tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
         )
-        summary |= found[VerdictNumbers].to_json()
+        summary |= found[VerdictFinding].to_json()
         contents = replace(contents, findings=Findings(found))
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = look_at(contents)

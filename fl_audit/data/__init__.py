@@ -1,1 +1,1 @@
-"""Data: loaders, partitions among clients, neighbouring training sets, and randomisers of records."""
+"""Data: loaders, partitions among clients, neighbouring training sets, and randomizers of records."""

@@ -10,7 +10,7 @@ from fl_audit.data.columns import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_archive, resolve
 from fl_audit.data.names import RecordAxes
-from fl_audit.data.records import Caution, Source
+from fl_audit.data.records import DataWarning, Source
 from fl_audit.errors import InputError, Remedy, choice, require
 
 _HIGHEST_PIXEL = np.float32(255)
@@ -75,7 +75,7 @@ def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
 
 
-def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[Caution, ...]:
+def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWarning, ...]:
     """Return a warning where records of two axes may be no pictures, which are mostly bytes."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
@@ -83,7 +83,7 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[Cautio
     _, steps, features = values.shape
     taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
     return (
-        Caution(
+        DataWarning(
             f"{taken}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
             (sequence, picture),
         ),

@@ -13,12 +13,12 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Integers
 from fl_audit.data.adult import find_adult, load_adult
-from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
-from fl_audit.data.idx import find_mnist, load_idx, load_mnist
+from fl_audit.data.idx_images import find_mnist, load_idx, load_mnist
 from fl_audit.data.records import Source
+from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
@@ -145,7 +145,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
 def _hub_entry(name: str) -> _Entry:
 
     def load(_: Path | None, given: Mapping[str, Any]) -> Source:
-        from fl_audit.data.hub import load_hub
+        from fl_audit.data.hugging_face import load_hub
 
         return load_hub(name, given)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier
+from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning, Identifier
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -52,7 +52,7 @@ class Encoded:
 
     use: ColumnUse  # what it became
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
-    cautions: tuple[Caution, ...] = ()  # what the user should look at
+    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def encode_column(
     return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
 
 
-def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[Caution]:
+def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
     """Yield a warning of cells such as `<0.5`, which were read as the number that they are below or above."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return
@@ -134,7 +134,7 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[Caution]:
         share = f"{len(bounded):,} of {len(cells):,} records ({len(bounded) / len(cells):.1%})"
         text = f"column {name} has {_some(words)} in {share}, read as the number behind the sign"
         remedy = Remedy("missing", words)
-        yield Caution(f"{text}: {remedy} leaves these records out", (remedy,))
+        yield DataWarning(f"{text}: {remedy} leaves these records out", (remedy,))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
@@ -195,12 +195,12 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
     more = Remedy("max-levels", classes)
-    is_mended = max_classes is not None and not many
-    remedy = f", or {more} if these are classes" if is_mended else ""
+    is_fixed = max_classes is not None and not many
+    remedy = f", or {more} if these are classes" if is_fixed else ""
     found = f"{classes} different values in {records} records, which looks like a quantity to predict"
     accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
     if many or classes > (max_classes or classes):
-        raise InputError(f"{what} has {found}: {accepted}", choices=(more,) if is_mended else ())
+        raise InputError(f"{what} has {found}: {accepted}", choices=(more,) if is_fixed else ())
 
 
 def drop_remedy(name: str) -> Remedy:

@@ -30,7 +30,7 @@ GRAPH_NODES = 128
 """Nodes that a graph keeps unless another number is named. Of COLLAB's 5,000 graphs 508 have more, and lose nodes.
 
 With 64 nodes 1,857 lose some, with 200 nodes 285, with 492 none; a clipped gradient of DGCNN took 0.3 ms a graph and
-world with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accuracy was alike with 64, 128 and 200.
+trial with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accuracy was alike with 64, 128 and 200.
 """
 DIGITS = 24  # binary digits in a number: as many as a 32-bit floating-point number holds exactly
 _IS_THERE = 0.5  # a row belongs to a node that is there if its first number is at least this
@@ -165,7 +165,7 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     one. Any numbers from 0 to below 1, shape (n, *packed_shape(nodes)), are graphs, of which the first 24 binary digits
     count; uniform ones are random graphs, so that whoever tries a model on random numbers tries it on graphs.
     """
-    # Whoever only names a randomiser would wait for it.
+    # Whoever only names a randomizer would wait for it.
     import torch
 
     nodes = packed.shape[1]

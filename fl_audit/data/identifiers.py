@@ -71,7 +71,7 @@ _MEASURED = re.compile(
 """Words in names of what is measured, counted or shared by many persons."""
 _HEX = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.\w+", re.IGNORECASE)
 _FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
-_FEWEST_NUMBERS = 20  # with fewer different ones, their law says nothing
+_FEWEST_NUMBERS = 20  # with fewer different ones, their distribution says nothing
 _MOST_OF_ONE = 10  # one part in so many of the records that somebody has at most
 _PARTS, _ODD = 10, 27.9  # parts of a range of numbers; chi squared beyond which they are filled unevenly, once in 1,000
 _RELATED = 4.9  # standard errors of a rank correlation that chance gives once in a million
@@ -115,8 +115,8 @@ def possible_identifiers(
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
-    them. Most quantities, such as ages, are told apart by one of the three; one whose law is flat is not. Where the
-    table has users or owners, its persons are known, and no column is returned.
+    them. Most quantities, such as ages, are told apart by one of the three; one whose distribution is flat is not.
+    Where the table has users or owners, its persons are known, and no column is returned.
 
     Parameters
     ----------

@@ -55,9 +55,9 @@ RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
 class PartitionScheme(StrEnum):
     """How records are divided among clients.
 
-    IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet law. PATHOLOGICAL: a few classes a
-    client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes growing
-    with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
+    IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet distribution. PATHOLOGICAL: a few
+    classes a client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes
+    growing with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
     """
 
     IID = "iid"

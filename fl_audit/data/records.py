@@ -119,11 +119,11 @@ class ColumnUse:
 
 
 @dataclass(frozen=True)
-class Caution:
+class DataWarning:
     """Something about the data of a run that its user should look at."""
 
     text: str  # what it is, in a line that names the remedies
-    remedies: tuple[Remedy, ...] = ()  # settings that mend it
+    remedies: tuple[Remedy, ...] = ()  # settings that fix it
     in_report: bool = False  # whether it says how the numbers of a report are to be read, and so stands there too
 
 
@@ -195,7 +195,7 @@ class Source:
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
-    cautions: tuple[Caution, ...] = ()  # what the user should look at
+    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
     class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fl_audit.data.data_frames import WHITESPACE
+from fl_audit.data.file_formats import PARQUET, TABLES, WORKBOOK, kind_of, require_text
 from fl_audit.data.files import read_bytes
-from fl_audit.data.frames import WHITESPACE
-from fl_audit.data.kinds import PARQUET, TABLES, WORKBOOK, kind_of, require_text
-from fl_audit.data.records import Caution
+from fl_audit.data.records import DataWarning
 from fl_audit.data.workbooks import parquet_text, workbook_text
 from fl_audit.errors import InputError, Remedy, require
 
@@ -45,7 +45,7 @@ class TableText:
     text: str  # its content, from the line of names on
     encoding: str  # its encoding
     separator: str  # the character between its cells, or `WHITESPACE`
-    doubts: tuple[Caution, ...] = ()  # about an encoding that was found
+    doubts: tuple[DataWarning, ...] = ()  # about an encoding that was found
     title: str = "CSV"  # what kind of file it is
 
     @property
@@ -197,7 +197,7 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
         return False
 
 
-def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[Caution, ...]:
+def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
     """Return a warning if the beginning of a file would have other words in encodings that are as likely."""
     content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
@@ -209,7 +209,7 @@ def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) ->
     said = "; ".join(
         f"{remedy} would have {rival!r} in the place of {word!r}" for remedy, (word, rival) in instead.items()
     )
-    return (Caution(f"{path.name} is read as {encoding}: {said}", tuple(instead)),) if instead else ()
+    return (DataWarning(f"{path.name} is read as {encoding}: {said}", tuple(instead)),) if instead else ()
 
 
 def _separator(text: str) -> str:

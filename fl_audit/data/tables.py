@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.cautions import header_cautions
 from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.data_frames import WHITESPACE, TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
-from fl_audit.data.frames import WHITESPACE, TableSettings, chosen_columns, source_of_frames
-from fl_audit.data.missing import words_gone
-from fl_audit.data.records import Caution, Source
+from fl_audit.data.missing_values import words_gone
+from fl_audit.data.records import DataWarning, Source
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
+from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 _SPACES = r"\s+"
@@ -55,7 +55,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
     frames = [_with_exact_codes(frame, text, settings) for frame, text in zip(frames, texts, strict=True)]
     source = source_of_frames(frames, paths, found, "csv", texts[0].title, _missing_words(frames, texts, found))
-    above = (*texts[0].doubts, *header_cautions(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
+    above = (*texts[0].doubts, *header_warnings(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
     return replace(source, cautions=(*above, *source.cautions))
 
 
@@ -116,7 +116,7 @@ def _missing_words(
     return found
 
 
-def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[Caution]:
+def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
     """Yield a warning of codes whose leading zeros are lost as they are read as numbers."""
     if not _ZEROS.search(text.text):
         return
@@ -127,8 +127,8 @@ def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings
             cell, drop = str(padded.iloc[0]).strip(), Remedy("drop", (str(name),))
             told = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
             lost = f"such as {cell!r}, which is read as the number {int(cell)}"
-            mend = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
-            yield Caution(f"{told}, {lost}: {mend}", (drop,))
+            fix = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
+            yield DataWarning(f"{told}, {lost}: {fix}", (drop,))
 
 
 def _read(text: TableText, names: Sequence[str] = (), **options: Any) -> pd.DataFrame:

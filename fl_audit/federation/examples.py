@@ -18,8 +18,8 @@ class Examples:
     """Records as tensors: features (n, *shape) in float32, labels (n,) in int64.
 
     Behind a frozen core the features are what the core makes of the records. Where owners randomise their records,
-    every world has features of its own, (worlds, n, *shape), of a type that may take less memory, and labels
-    (worlds, n).
+    every trial has features of its own, (trials, n, *shape), of a type that may take less memory, and labels
+    (trials, n).
     """
 
     features: Tensor
@@ -45,11 +45,11 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """Number of examples, of one world where each has its own."""
+        """Number of examples, of one trial where each has its own."""
         return self.labels.shape[-1]
 
     def take(self, indices: Integers) -> "Examples":
-        """Return the examples at `indices`, of every world where each has its own."""
+        """Return the examples at `indices`, of every trial where each has its own."""
         chosen = torch.from_numpy(indices)
         place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
         return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])

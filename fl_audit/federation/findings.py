@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.arrays import finite
 
 
-class Findable(Protocol):
+class RunFinding(Protocol):
     """The numbers of a finding: a frozen dataclass that can say itself in JSON."""
 
     def to_json(self) -> dict[str, Any]:

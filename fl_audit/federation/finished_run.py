@@ -1,4 +1,4 @@
-"""A finished run, which findings and the verdict start from: its tables, and what was promised and played."""
+"""A finished run, which findings and the verdict start from: its tables, and what was claimed and played."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.arrays import Flags, Floats
-from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.crafted_records import CraftedMeasures
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.federation.public import PublicGame
-from fl_audit.federation.randomised import RecordClaim
+from fl_audit.federation.randomised_records import RecordClaim
 from fl_audit.federation.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.log_odds import LogOddsLaw, Truth, bound_in_other, increments_of, log_odds_law
+from fl_audit.privacy.log_odds import LogOddsDistribution, Truth, bound_in_other, increments_of, log_odds_distribution
 from fl_audit.released_model.epsilon_star import StarSettings
 
 Made = TypeVar("Made")
@@ -28,35 +28,35 @@ _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What was promised and played: the one place in which a report reads the release law."""
+    """What was claimed and played: the one place in which a report reads the mechanism."""
 
-    game: PublicGame  # what every party knew
-    guarantee: Guarantee | None  # what was promised; None where nothing was
+    federation: Federation  # what every party knew
+    guarantee: Guarantee | None  # what was claimed; None where nothing was
     prior: float  # the insider's belief in D before the first release, above 0 and below 1
     confidence: float  # confidence of the intervals, above 0 and below 1
     neighbour: str  # which pair of training sets was audited, as the configuration names it
     star: StarSettings | None  # how Epsilon* was computed; None where it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    record_claim: RecordClaim | None = None  # what randomising promises each record; None where none is randomised
+    record_claim: RecordClaim | None = None  # what randomising guarantees each record; None where none is randomised
     crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
     commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
     # What an audit of one kind knows of the run beside its tables, by its type.
     of_audit: Findings = field(default_factory=lambda: Findings({}))
-    # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
+    # After how many trials this run was judged, rising, this time the last; empty where that was not noted.
     looks: tuple[int, ...] = ()
     look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
     most_records: int = 1  # records that one person has at most, as far as columns tell
     group_sizes: GroupSizes | None = None  # how many records and users belong together at most; None where not noted
 
     @property
-    def has_promise(self) -> bool:
-        """Whether there is any noise, and with it a promise."""
+    def has_guarantee(self) -> bool:
+        """Whether there is any noise, and with it a guarantee."""
         return self.guarantee is not None
 
     @property
-    def promise(self) -> Guarantee:
-        """What was promised, for what only a run with a promise has."""
-        assert self.guarantee is not None, "what was not promised is not measured"
+    def stated_guarantee(self) -> Guarantee:
+        """What was claimed, for what only a run with a guarantee has."""
+        assert self.guarantee is not None, "what was not claimed is not measured"
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
@@ -66,22 +66,22 @@ class RunFacts:
     @property
     def relation(self) -> Adjacency:
         """How the two training sets differ."""
-        return self.game.law.adjacency
+        return self.federation.mechanism.adjacency
 
     @property
     def units(self) -> int:
-        """How many records, users or clients the promise protects."""
-        return self.game.records if self.relation.unit is Unit.RECORD else self.game.units
+        """How many records, users or clients the guarantee protects."""
+        return self.federation.records if self.relation.unit is Unit.RECORD else self.federation.units
 
     @property
     def global_sensitivity(self) -> float:
         """Largest L2 change of a first round's clipped sum between neighbours; infinite without clipping."""
-        return self.relation.sensitivity_of_sum(self.game.law.clipping_norm)
+        return self.relation.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
 
     @property
     def effective_noise_multiplier(self) -> float:
         """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
-        return effective_noise_multiplier(self.game.law.noise, self.game.standpoint)
+        return effective_noise_multiplier(self.federation.mechanism.noise, self.federation.threat_model)
 
     @property
     def largest_difference(self) -> float:
@@ -89,23 +89,29 @@ class RunFacts:
 
         Correlated noise is whitened, and a whitened round holds the contributions of earlier rounds too.
         """
-        if not (law := self.game.law).adds_noise:
+        if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity
-        return self.global_sensitivity * (self.effective_noise_multiplier / law.round_multiplier(self.game.standpoint))
+        return self.global_sensitivity * (
+            self.effective_noise_multiplier / mechanism.round_multiplier(self.federation.threat_model)
+        )
 
     @property
     def is_sampled(self) -> bool:
         """Whether a round is made of a secret sample of the units."""
-        return self.game.law.sampling_rate < 1
+        return self.federation.mechanism.sampling_rate < 1
 
     @property
     def is_amplified(self) -> bool:
-        """Whether the promise counts on secret samples of records: those of the rounds, or of the steps of clients."""
+        """Whether the guarantee counts on secret samples of records: those of the rounds, or of the steps of
+        clients.
+        """
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
 
     @property
     def belief_bounds(self) -> dict[int, float]:
-        """The belief bound by bit: for D where D was used (1), for D' where it was not (0); empty without a promise."""
+        """The belief bound by bit: for D where D was used (1), for D' where it was not (0); empty without a
+        guarantee.
+        """
         if self.guarantee is None:
             return {}
         bound = self.guarantee.belief_bound
@@ -113,7 +119,7 @@ class RunFacts:
 
     @property
     def mu(self) -> float:
-        """Promised Gaussian-DP parameter; infinite where nothing is promised.
+        """Claimed Gaussian-DP parameter; infinite where nothing is claimed.
 
         With sampling it is that of an insider who sees who takes part.
         """
@@ -122,9 +128,9 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, with its tables as arrays in which worlds and rounds are in one order."""
+    """A finished run, with its tables as arrays in which trials and rounds are in one order."""
 
-    facts: RunFacts  # what was promised and played
+    facts: RunFacts  # what was claimed and played
     tables: RunTables  # what came out
     timing: Timing = field(default_factory=Timing)  # how long it took
     provenance: Provenance | None = None  # where it comes from; None where that was not noted
@@ -138,36 +144,36 @@ class FinishedRun:
         return cast(Made, self._made[make])
 
     @property
-    def worlds(self) -> int:
-        """Number of worlds."""
-        return len(self.tables.worlds)
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.tables.trials)
 
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
         """First and last of the releases that early stopping chose as final models; None without early stopping."""
-        if "chosen_release" not in (table := self.tables.worlds):
+        if "chosen_release" not in (table := self.tables.trials):
             return None
         return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
     @cached_property
     def bits(self) -> Flags:
-        """Whether D was used, shape (worlds,)."""
-        bits: Flags = self.tables.worlds["bit"].to_numpy() == 1
+        """Whether D was used, shape (trials,)."""
+        bits: Flags = self.tables.trials["bit"].to_numpy() == 1
         return bits
 
     @property
     def has_both_bits(self) -> bool:
-        """Whether D was used in some worlds, and D' in others."""
+        """Whether D was used in some trials, and D' in others."""
         return bool(self.bits.any() and not self.bits.all())
 
     @cached_property
     def log_odds(self) -> Floats:
-        """Log-odds of D against D' after the last round, without the prior, shape (worlds,); NaN without insider."""
-        return self.tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+        """Log-odds of D against D' after the last round, without the prior, shape (trials,); NaN without insider."""
+        return self.tables.trials["log_odds"].to_numpy(dtype=np.float64)
 
     @cached_property
     def towards_truth(self) -> Floats:
-        """Final log-odds of the dataset that was really used, without the prior, shape (worlds,)."""
+        """Final log-odds of the dataset that was really used, without the prior, shape (trials,)."""
         return np.where(self.bits, self.log_odds, -self.log_odds)
 
     @property
@@ -177,82 +183,83 @@ class FinishedRun:
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """What the insider scored each world, shape (worlds,), where it has no log-odds; None elsewhere."""
-        table = self.tables.worlds
+        """What the insider scored each trial, shape (trials,), where it has no log-odds; None elsewhere."""
+        table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
     @cached_property
     def signal(self) -> Floats:
-        """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
-        sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
+        """mu_i = Delta_i / sigma_i, shape (trials, rounds); 0 where the differing record changes nothing."""
+        sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
 
     @cached_property
     def increments(self) -> Floats:
-        """What each round added to the log-odds of D against D', shape (worlds, rounds)."""
+        """What each round added to the log-odds of D against D', shape (trials, rounds)."""
         if "increment" in self.tables.rounds:
-            return self.by_world("increment")
-        return increments_of(self.by_world("log_odds"))  # runs of an older version kept cumulated log-odds only
+            return self.by_trial("increment")
+        return increments_of(self.by_trial("log_odds"))  # runs of an older version kept cumulated log-odds only
 
     @property
     def scores(self) -> Floats | None:
-        """The noise along the direction in which D and D' differ, as normal scores under the truth, (worlds, rounds).
+        """The noise along the direction in which D and D' differ, as normal scores under the truth, (trials, rounds).
 
         None where it follows from the increments, which are Gaussian there.
         """
         if "score_present" not in self.tables.rounds:
             return None
-        return np.where(self.bits[:, None], self.by_world("score_present"), self.by_world("score_absent"))
+        return np.where(self.bits[:, None], self.by_trial("score_present"), self.by_trial("score_absent"))
 
-    def by_world(self, column: str) -> Floats:
-        """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""
-        table = self.tables.rounds.pivot(index="world", columns="round", values=column)
-        return table.loc[self.tables.worlds["world"]].to_numpy(dtype=np.float64)
+    def by_trial(self, column: str) -> Floats:
+        """Return a column of the table of rounds, shape (trials, rounds), whatever the order of its rows."""
+        table = self.tables.rounds.pivot(index="trial", columns="round", values=column)
+        return table.loc[self.tables.trials["trial"]].to_numpy(dtype=np.float64)
 
     @cached_property
     def accounted_signal(self) -> Floats:
-        """mu_i of everything that a round releases, the bits behind an adaptive norm included, (worlds, rounds)."""
-        law, standpoint = self.facts.game.law, self.facts.game.standpoint
-        if not law.is_adaptive:
+        """mu_i of everything that a round releases, the bits behind an adaptive norm included, (trials, rounds)."""
+        mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
+        if not mechanism.is_adaptive:
             return self.signal
-        both, alone = 1 / law.promised_multiplier(standpoint), 1 / law.round_multiplier(standpoint)
+        both, alone = 1 / mechanism.claimed_multiplier(threat_model), 1 / mechanism.round_multiplier(threat_model)
         return np.where(self.signal > 0, np.sqrt(self.signal**2 + both**2 - alone**2), 0.0)
 
     @cached_property
-    def has_exact_final_law(self) -> bool:
-        """Whether the final log-odds follow one law, that of the claim.
+    def has_exact_final_distribution(self) -> bool:
+        """Whether the final log-odds follow one distribution, that of the claim.
 
-        They do where D and D' differ by as much as the claim allows, in all worlds and rounds: under local scaling
+        They do where D and D' differ by as much as the claim allows, in all trials and rounds: under local scaling
         without rounds whose noise was raised to the floor, and elsewhere only for a record that is always clipped.
         """
-        law, standpoint = self.facts.game.law, self.facts.game.standpoint
+        mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
-        if not self.facts.has_promise or not self.has_insider or not law.weighs_exactly or law.is_adaptive:
+        if not self.facts.has_guarantee or not self.has_insider or not mechanism.has_exact_llr or mechanism.is_adaptive:
             return False
-        if not law.is_sampled:
+        if not mechanism.is_sampled:
             return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.facts.mu))
-        largest = self.signal * law.round_multiplier(standpoint) >= 1 - _ROUNDING
-        return bool(np.all(largest | (standpoint.sees_participation & (self.signal == 0))))
+        largest = self.signal * mechanism.round_multiplier(threat_model) >= 1 - _ROUNDING
+        return bool(np.all(largest | (threat_model.sees_participation & (self.signal == 0))))
 
     @property
-    def has_normal_final_law(self) -> bool:
-        """Whether that law is normal, N(+-mu^2/2, mu^2)."""
-        return self.has_exact_final_law and not self.facts.is_sampled
+    def has_normal_final_distribution(self) -> bool:
+        """Whether that distribution is normal, N(+-mu^2/2, mu^2)."""
+        return self.has_exact_final_distribution and not self.facts.is_sampled
 
     @cached_property
     def has_even_rounds(self) -> bool:
-        """Whether that law is normal and every round adds the same share of mu^2 to it."""
-        even = self.facts.mu / math.sqrt(self.facts.game.rounds)
-        return self.has_normal_final_law and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
+        """Whether that distribution is normal and every round adds the same share of mu^2 to it."""
+        even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
+        return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
 
     @cached_property
-    def largest_laws(self) -> dict[int, LogOddsLaw]:
-        """The laws of the final log-odds of D against D' by bit, if D and D' differed by as much as the claim allows.
+    def largest_distributions(self) -> dict[int, LogOddsDistribution]:
+        """The distributions of the final log-odds of D against D' by bit, if D and D' differed by as much as the claim
+        allows.
 
-        Empty where no such law is known.
+        Empty where no such distribution is known.
         """
-        if (promise := self.facts.guarantee) is None or not self.facts.game.law.weighs_exactly:
+        if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
             return {}
         truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
-        events, adjacency = promise.claim.events, promise.adjacency
-        return {bit: log_odds_law(events, adjacency, truth, fine=False) for bit, truth in truths.items()}
+        events, adjacency = guarantee.claim.events, guarantee.adjacency
+        return {bit: log_odds_distribution(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

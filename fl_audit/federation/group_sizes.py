@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_audit.federation.game import Game
-from fl_audit.federation.game_records import split_of
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import LoadedFederation
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class GroupSizes:
     clients_of_user: int | None = None
 
 
-def group_sizes(game: Game) -> GroupSizes:
-    """Return the largest groups of the records of a game."""
-    user, records = split_of(game.public).inside.user, max(len(shard) for shard in game.shards)
+def group_sizes(federation: LoadedFederation) -> GroupSizes:
+    """Return the largest groups of the records of a federation."""
+    user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:
         return GroupSizes(records)
-    held = [np.unique(user[shard[shard < len(user)]]) for shard in game.shards]
+    held = [np.unique(user[shard[shard < len(user)]]) for shard in federation.shards]
     _, clients = np.unique(np.concatenate(held), return_counts=True)
     of_user = int(np.unique(user, return_counts=True)[1].max())
     return GroupSizes(records, of_user, max(map(len, held)), int(clients.max()))

@@ -1,6 +1,6 @@
-"""Where training begins: weights drawn for each world, or weights trained in public before, the same in all worlds.
+"""Where training begins: weights drawn for each trial, or weights trained in public before, the same in all trials.
 
-A promise of differential privacy holds from whatever weights training begins, so an audit may choose them. Where a
+A guarantee of differential privacy holds from whatever weights training begins, so an audit may choose them. Where a
 model has already learned what ordinary records teach, their gradients are small, and what one unusual record does to
 the model stands out: worst-case initial weights for whoever sees the final model alone (Annamalai & De Cristofaro
 2024). They are trained on records that are in neither data set, nor among those that models are judged by.
@@ -18,10 +18,10 @@ from torch import Tensor
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import require
 from fl_audit.federation.examples import Examples
-from fl_audit.federation.game import Game, load_game
-from fl_audit.federation.game_records import split_of
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.names import InitialWeights as InitialWeights
-from fl_audit.federation.public import PublicGame
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.randomness import Purpose, generator
@@ -31,34 +31,34 @@ FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
 _STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam on batches of so many records
 
 
-def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequence[int]) -> Tensor:
-    """Return the initial weights of some worlds, float32 (worlds, parameters).
+def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: int, trials: Sequence[int]) -> Tensor:
+    """Return the initial weights of some trials, float32 (trials, parameters).
 
     Raises `InputError` if too few records are left to pretrain on.
 
     Parameters
     ----------
-    game, kind
-        The game; drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
-    seed, worlds
-        Public seed of what is drawn, and numbers of the worlds.
+    federation, kind
+        The federation; drawn for each trial, or pretrained from what is drawn for trial 0 and the same in all.
+    seed, trials
+        Public seed of what is drawn, and numbers of the trials.
     """
-    spec = ModelSpec(game.public.model, game.model.feature_shape, game.classes)
+    spec = ModelSpec(federation.public.model, federation.model.feature_shape, federation.classes)
     match kind:
         case InitialWeights.DRAWN:
-            return initial_models(spec, seed, worlds)
+            return initial_models(spec, seed, trials)
         case InitialWeights.PRETRAINED:
             # What stands in the place of a record changes nothing outside D, so it is trained once for all of them.
-            pair = game.public.pair
-            ordinary = replace(game.public, pair=NeighbourPair(pair.index, pair.replacement))
-            return _pretrained(ordinary, seed).expand(len(worlds), -1).clone()
+            pair = federation.public.pair
+            ordinary = replace(federation.public, pair=NeighbourPair(pair.index, pair.replacement))
+            return _pretrained(ordinary, seed).expand(len(trials), -1).clone()
         case _:
             assert_never(kind)
 
 
-def pretraining_examples(game: Game) -> Examples:
+def pretraining_examples(federation: LoadedFederation) -> Examples:
     """Return the records that weights are pretrained on: up to 10,000 that are used for nothing else."""
-    public, spare = game.public, game.spare
+    public, spare = federation.public, federation.spare
     found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
     require(len(spare) >= FEWEST_RECORDS, f"{found}: {accepted}")
@@ -66,19 +66,19 @@ def pretraining_examples(game: Game) -> Examples:
     chosen = draw.choice(spare, size=min(MOST_RECORDS, len(spare)), replace=False)
     outside = split_of(public).outside
     assert outside is not None, "spare records are outside D"
-    return game.examples(outside.take(np.sort(chosen)))
+    return federation.examples(outside.take(np.sort(chosen)))
 
 
 @lru_cache(maxsize=2)
-def _pretrained(public: PublicGame, seed: int) -> Tensor:
+def _pretrained(public: Federation, seed: int) -> Tensor:
     """Return weights (1, parameters) after training on public records, by Adam, without any privacy."""
-    game = load_game(public)
-    examples, draw = pretraining_examples(game), generator(seed, Purpose.PRETRAINING, round=1)
-    spec = ModelSpec(public.model, game.model.feature_shape, game.classes)
+    federation = load_federation(public)
+    examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
+    spec = ModelSpec(public.model, federation.model.feature_shape, federation.classes)
     models, state = initial_models(spec, seed, [0]).to(examples.features.device), OptimizerState()
     for number in range(_STEPS):
         batch = examples.take(draw.integers(examples.count, size=min(_BATCH, examples.count)))
-        gradients = game.model.mean_gradients(models, batch.features, batch.labels)
+        gradients = federation.model.mean_gradients(models, batch.features, batch.labels)
         # The step length falls to nothing, so that the weights come to rest where gradients are small.
         rule = ServerOptimizer(OptimizerKind.ADAM, _RATE * (1 - number / _STEPS))
         models, state = step(rule, models, gradients, state)

@@ -12,8 +12,8 @@ from fl_audit.arrays import Flags
 from fl_audit.errors import require
 
 
-class WhoIsIn(StrEnum):
-    """Which targets are in a world: each by a coin of its own, one that is drawn, or all, where nobody asks."""
+class MembershipScheme(StrEnum):
+    """Which targets are in a trial: each by a coin of its own, one that is drawn, or all, where nobody asks."""
 
     BY_COINS = "by-coins"
     EXACTLY_ONE = "exactly-one"
@@ -22,7 +22,7 @@ class WhoIsIn(StrEnum):
 
 @dataclass(frozen=True)
 class Membership:
-    """Which target units were used, world by world.
+    """Which target units were used, trial by trial.
 
     Examples
     --------
@@ -30,16 +30,16 @@ class Membership:
     array([ True, False])
     """
 
-    is_in: Flags  # bool (worlds, targets); in the game of identifiability the one target is the differing unit
+    is_in: Flags  # bool (trials, targets); in the identifiability audit the one target is the differing unit
 
     def __post_init__(self) -> None:
         accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
         found = f"{self.is_in.dtype} of shape {self.is_in.shape}"
-        require(accepted, f"membership is {found}: accepted is bool (worlds, targets)")
+        require(accepted, f"membership is {found}: accepted is bool (trials, targets)")
 
     @property
-    def worlds(self) -> int:
-        """Number of worlds."""
+    def trials(self) -> int:
+        """Number of trials."""
         return len(self.is_in)
 
     @property
@@ -49,11 +49,11 @@ class Membership:
 
     @property
     def bits(self) -> Flags:
-        """The secret bit of each world (worlds,), where there is one target: whether D was used.
+        """The secret bit of each trial (trials,), where there is one target: whether D was used.
 
         Raises `InputError` if there are several targets.
         """
-        require(self.targets == 1, f"there are {self.targets} targets: one bit a world is that of one target")
+        require(self.targets == 1, f"there are {self.targets} targets: one bit a trial is that of one target")
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "Membership":
@@ -61,7 +61,7 @@ class Membership:
         return Membership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:
-        """Return the values as bytes, one a value; a message names worlds and targets otherwise."""
+        """Return the values as bytes, one a value; a message names trials and targets otherwise."""
         return self.is_in.tobytes()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a configuration says of the game, by name: where training begins, and what clients see."""
+"""What a configuration says of the federation, by name: where training begins, and what clients see."""
 
 from enum import StrEnum
 

@@ -7,7 +7,7 @@ import torch
 
 from fl_audit.arrays import Integers
 from fl_audit.data.records import Records, Source
-from fl_audit.learning.first_outputs import ProbeRecords
+from fl_audit.learning.output_checks import ProbeRecords
 
 _SPREAD = 16  # records from the first to the last
 _MOST_COLUMNS = 128

@@ -11,16 +11,16 @@ import pandas as pd
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
-WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
-ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
-RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+TRIAL_COLUMNS = ("trial", "bit", "log_odds", "belief", "won", "test_accuracy")
+ROUND_COLUMNS = ("trial", "round", "sigma", "local_sensitivity", "log_odds")
+RELEASE_COLUMNS = ("trial", "round", "test_accuracy")
 NORM_COLUMN = "clipping_norm"  # column of the table of rounds where the clipping norm is adaptive
-INSIDER_COLUMNS = ("world", "insider")
+INSIDER_COLUMNS = ("trial", "insider")
 
 
 @dataclass(frozen=True)
 class RunTables:
-    """The tables of a finished run; the worlds stand in the order of their numbers.
+    """The tables of a finished run; the trials stand in the order of their numbers.
 
     Raises
     ------
@@ -28,36 +28,36 @@ class RunTables:
         If a table lacks a column or has no rows.
     """
 
-    # One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
+    # One row a trial: trial, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
     # epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were computed.
-    worlds: pd.DataFrame
-    # One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
+    trials: pd.DataFrame
+    # One row a trial and round from 1: trial, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
     rounds: pd.DataFrame
-    # One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
+    # One row a trial and release from 0, the initial model: trial, round, test_accuracy, epsilon_star.
     releases: pd.DataFrame
-    # One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
+    # One row a trial, release and client: Epsilon* of that client's own shard, and what its accountant has counted
     # where clients train privately. None where there is neither.
     clients: pd.DataFrame | None = None
-    # One row a world and round: what the insider's noise meter read. None where there was none.
+    # One row a trial and round: what the insider's noise measurement read. None where there was none.
     residuals: pd.DataFrame | None = None
-    # One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really used),
+    # One row a trial and insider: trial, insider (the client), log_odds, belief (in the dataset that was really used),
     # won; of insiders without beliefs their score alone. None where one insider played alone.
     insiders: pd.DataFrame | None = None
-    # One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
-    # attack. None in the game of identifiability.
+    # One row a trial and target, in the membership audit: trial, target (the unit), is_in, and the scores of every
+    # attack. None in the identifiability audit.
     targets: pd.DataFrame | None = None
-    # One row a world, round and canary, decoys after the canaries, in the game of one run: is_in, part (how much of the
+    # One row a trial, round and canary, decoys after the canaries, in the canary audit: is_in, part (how much of the
     # canary the score holds if it is in), score. None elsewhere.
     canaries: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        needed = {"worlds": WORLD_COLUMNS, "rounds": ROUND_COLUMNS, "releases": RELEASE_COLUMNS}
+        needed = {"trials": TRIAL_COLUMNS, "rounds": ROUND_COLUMNS, "releases": RELEASE_COLUMNS}
         for name, columns in (needed if self.insiders is None else needed | {"insiders": INSIDER_COLUMNS}).items():
             table = getattr(self, name)
             missing = [column for column in columns if column not in table]
             require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
-            require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
-        object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
+            require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished trial")
+        object.__setattr__(self, "trials", self.trials.sort_values("trial", ignore_index=True))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Timing:
 
     setup_seconds: float | None = None  # before the first round
     training_seconds: float | None = None  # from there to the last one
-    worlds_per_second: float | None = None  # while training
+    trials_per_second: float | None = None  # while training
     engine: str | None = None  # where the clients ran
 
     @classmethod
@@ -76,14 +76,14 @@ class Timing:
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
-    """Return the rounds of a table and, for each level, that quantile over the worlds at each round.
+    """Return the rounds of a table and, for each level, that quantile over the trials at each round.
 
     Values that are not finite are left out; a round without any has NaN.
 
     Parameters
     ----------
     table, column, levels
-        A table with a row for each world and round; its column whose quantiles are wanted; and which, each 0 to 1.
+        A table with a row for each trial and round; its column whose quantiles are wanted; and which, each 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]
@@ -97,7 +97,7 @@ class Unprotected:
     """What the same training without clipping and noise is worth."""
 
     run: str  # name of that run's directory
-    worlds: int  # number of its worlds, at least 1
+    trials: int  # number of its trials, at least 1
     rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
     accuracy: tuple[float, ...]  # mean accuracy of each on test records, 0 to 1; as many
 
@@ -108,7 +108,7 @@ class Unprotected:
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as JSON values."""
-        return {"run": self.run, "worlds": self.worlds, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
+        return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "Unprotected":
@@ -116,7 +116,7 @@ class Unprotected:
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
-        return cls(str(values["run"]), int(values["worlds"]), rounds, accuracy)
+        return cls(str(values["run"]), int(values["trials"]), rounds, accuracy)
 
 
 @dataclass(frozen=True)

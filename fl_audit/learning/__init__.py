@@ -1,1 +1,1 @@
-"""Learning: models, stacks of worlds, clipped gradients, and the local training of clients."""
+"""Learning: models, stacks of trials, clipped gradients, and the local training of clients."""

@@ -1,11 +1,11 @@
-"""Local SGD of chains of dense layers, in all worlds at once, with few and small operations.
+"""Local SGD of chains of dense layers, in all trials at once, with few and small operations.
 
 A step on a batch of ten records reads and writes every weight of the first layer for the sake of ten examples. But all
-worlds see the same records X, and the first layer is linear: with D the gradients at its outputs, times the learning
+trials see the same records X, and the first layer is linear: with D the gradients at its outputs, times the learning
 rate and summed over the steps so far, its weights stand at W - D' X, and its outputs at X W' - (X X') D. So the outputs
 of the first weights and the products between records are computed once for a stretch of steps, a step reads small
 matrices only, and the weights move once at the end. The other layers move at every step. The backward pass is written
-out: torch's own costs more than the arithmetic of such steps. Where each world has records of its own, as where the
+out: torch's own costs more than the arithmetic of such steps. Where each trial has records of its own, as where the
 clients of a round are stacked or records are randomised, the same holds record by record.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fl_audit.arrays import Integers
 from fl_audit.learning.layers import applied
-from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class ChainLayer:
     activation: Activation = _NONE  # what follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
-        """Return the weights of stacked models as a view (worlds, outs, ins)."""
+        """Return the weights of stacked models as a view (trials, outs, ins)."""
         return models[:, self.weight].view(len(models), self.outs, self.ins)
 
     def biases(self, models: Tensor) -> Tensor | None:
-        """Return the biases of stacked models as a view (worlds, 1, outs)."""
+        """Return the biases of stacked models as a view (trials, 1, outs)."""
         return None if self.bias is None else models[:, self.bias].unsqueeze(1)
 
 
@@ -116,7 +116,7 @@ def chain_updates(
     labels: Tensor,
     rate: float,
     batches: Sequence[Integers],
-    worlds_together: Callable[[int], int],
+    trials_together: Callable[[int], int],
 ) -> Tensor:
     """Return what `local_updates` says, of a chain.
 
@@ -124,15 +124,15 @@ def chain_updates(
     ----------
     layers, models, features, labels, rate, batches
         As for `fl_audit.learning.local_training.local_updates`; at least one step, features of any type, and steps of
-        each world's own where `fits_one_stretch` holds.
-    worlds_together
-        How many worlds should work together on so many records.
+        each trial's own where `fits_one_stretch` holds.
+    trials_together
+        How many trials should work together on so many records.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
     for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
         shared = None if is_own else _Stretch.of(layers, features[chosen], labels[chosen], steps)
-        together = worlds_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
+        together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for first in range(0, len(models), together):
             rows = slice(first, first + together)
             theirs = [step[rows] if step.ndim == 2 else step for step in steps]
@@ -158,12 +158,12 @@ def fits_one_stretch(records: int, used: int) -> bool:
 class _Stretch:
     """Some records, and the steps that are taken on them."""
 
-    # Whether each world has records of its own; elsewhere the leading axis of the three tensors has length 1.
+    # Whether each trial has records of its own; elsewhere the leading axis of the three tensors has length 1.
     is_own: bool
-    features: Tensor  # float32 (worlds, n, ins)
-    targets: Tensor  # 1 at each record's class, else 0, float32 (worlds, n, classes)
-    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (worlds, n, n)
-    # Indices of the records of each step; own records by their places among those of all worlds, (worlds * batch,).
+    features: Tensor  # float32 (trials, n, ins)
+    targets: Tensor  # 1 at each record's class, else 0, float32 (trials, n, classes)
+    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (trials, n, n)
+    # Indices of the records of each step; own records by their places among those of all trials, (trials * batch,).
     steps: tuple[Tensor, ...]
 
     @classmethod
@@ -177,7 +177,7 @@ class _Stretch:
         if layers[0].bias is not None:
             products += 1
         if is_own:
-            # Steps that are the same in all worlds are named world by world here.
+            # Steps that are the same in all trials are named trial by trial here.
             firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
             steps = [(firsts + step).reshape(-1) for step in steps]
         else:
@@ -185,13 +185,13 @@ class _Stretch:
         return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """Return the rows of a step's records from values (worlds, n, width)."""
+        """Return the rows of a step's records from values (trials, n, width)."""
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add to the rows of a step's records in values (worlds, n, width)."""
+        """Add to the rows of a step's records in values (trials, n, width)."""
         if self.is_own:
             values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
         else:
@@ -233,7 +233,7 @@ def _move(
 
 
 class _Front:
-    """The first layer in some worlds: its weights stay where they are until it settles."""
+    """The first layer in some trials: its weights stay where they are until it settles."""
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _Stretch) -> None:
         self._layer, self._stretch = layer, stretch
@@ -264,7 +264,7 @@ class _Front:
 
 
 class _Upper:
-    """A further layer in some worlds: its weights, which are few, move at every step."""
+    """A further layer in some trials: its weights, which are few, move at every step."""
 
     def __init__(self, layer: ChainLayer, now: Tensor) -> None:
         self._layer = layer

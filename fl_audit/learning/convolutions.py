@@ -1,6 +1,6 @@
-"""Two-dimensional convolutions and 2x2 pooling of all worlds at once.
+"""Two-dimensional convolutions and 2x2 pooling of all trials at once.
 
-The convolution is computed by torch's own function, with one group of channels for each world, and so are the weight
+The convolution is computed by torch's own function, with one group of channels for each trial, and so are the weight
 gradients of all examples, with one group for each example (Rochette et al. 2019, "Efficient per-example gradient
 computations in convolutional neural networks"). Where that costs more than two small Gram matrices, the norm is
 computed from these matrices, without the gradient of any example. (For mnist-cnn the product costs less: with Gram
@@ -21,7 +21,7 @@ _FEW_CHANNELS = 8
 
 
 class StackedConv2d(StackedLayer):
-    """Two-dimensional convolutions of all worlds.
+    """Two-dimensional convolutions of all trials.
 
     The norm of an example's gradient comes from the gradient itself or from two small products, whichever costs less
     (mixed ghost clipping, Bu et al. 2022, "Scalable and efficient training of large convolutional neural networks with
@@ -38,7 +38,7 @@ class StackedConv2d(StackedLayer):
         self.unfolds = template.in_channels < _FEW_CHANNELS
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the convolution of every world."""
+        """Apply the convolution of every trial."""
         shared = self.frame.is_shared(inputs)
         if not self.unfolds:
             return self.record(inputs.detach(), self.respond(inputs, shared), shared)
@@ -50,17 +50,17 @@ class StackedConv2d(StackedLayer):
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """See `StackedLayer`; patches for inputs where they are unfolded."""
         weight, bias = self.required("weight"), self.parameter("bias")
-        worlds, outs = weight.shape[:2]
+        trials, outs = weight.shape[:2]
         if not self.unfolds:
-            # Every world has a group of channels, except in a model's raw input, which all worlds read.
+            # Every trial has a group of channels, except in a model's raw input, which all trials read.
             grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
             kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
-            groups = 1 if shared else worlds
+            groups = 1 if shared else trials
             flat = F.conv2d(grouped, kernels, offsets, self.stride, self.padding, self.dilation, groups)
-            return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
+            return flat.view(len(flat), trials, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
         if shared:
             flat = torch.matmul(weight.flatten(2).flatten(0, 1), inputs)
-            outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
+            outputs = flat.view(len(flat), trials, outs, -1).transpose(0, 1)
         else:
             outputs = torch.matmul(weight.flatten(2).unsqueeze(1), self.frame.split(inputs))
         if bias is not None:
@@ -102,10 +102,10 @@ class StackedConv2d(StackedLayer):
         return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
-        """Return every example's weight gradient (worlds, examples, outs, ...); later axes are merged for patches."""
+        """Return every example's weight gradient (trials, examples, outs, ...); later axes are merged for patches."""
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
-        inputs = visit.inputs.repeat(self.frame.worlds, 1, 1, 1) if visit.shared else visit.inputs
+        inputs = visit.inputs.repeat(self.frame.trials, 1, 1, 1) if visit.shared else visit.inputs
         outs, *shape = self.required("weight").shape[1:]
         read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
         examples: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]  # torch's own lack of a type
@@ -114,7 +114,7 @@ class StackedConv2d(StackedLayer):
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def split_patches(self, visit: Visit) -> Tensor:
-        """Return the patches of a visit, (examples, ...) where worlds share them, else (worlds, examples, ...)."""
+        """Return the patches of a visit, (examples, ...) where trials share them, else (trials, examples, ...)."""
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 

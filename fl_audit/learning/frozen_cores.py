@@ -1,6 +1,6 @@
 """Frozen convolutional cores: layers that nobody trains, whose weights come from a file that the user has.
 
-What a frozen core makes of a record is the same in all worlds and rounds. So records pass through it once, when they
+What a frozen core makes of a record is the same in all trials and rounds. So records pass through it once, when they
 are loaded, and the model that is trained, stacked and clipped is the head on top of it.
 """
 

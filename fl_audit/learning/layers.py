@@ -1,8 +1,8 @@
 """Layers that run many models at once and know the per-example gradients of their parameters.
 
-A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code
-around it sees one large batch and needs no change. The raw input of a model is the same in every world: a layer that
-reads it gets each example once, not once for every world. After the backward pass each layer gives the squared norm of
+A stacked layer takes the examples of all trials merged into the leading axis, trial by trial, so the forward code
+around it sees one large batch and needs no change. The raw input of a model is the same in every trial: a layer that
+reads it gets each example once, not once for every trial. After the backward pass each layer gives the squared norm of
 every example's gradient and the weighted sum of these gradients. A dense layer needs no per-example gradient for
 either, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations"). No layer
 needs one for the product of a gradient with a vector: outputs are linear in a layer's own parameters.
@@ -16,17 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _NARROW = 16
-"""Where the input is the same in all worlds, a dense layer with fewer outputs than this computes all worlds in one
-matrix product, because a product for each world would be too small to be fast. Wider layers have one product for each
-world, which spares them the copies that put the outputs of the one product in the order of worlds."""
+"""Where the input is the same in all trials, a dense layer with fewer outputs than this computes all trials in one
+matrix product, because a product for each trial would be too small to be fast. Wider layers have one product for each
+trial, which spares them the copies that put the outputs of the one product in the order of trials."""
 
 
 @dataclass
 class Frame:
     """What the stacked layers of one forward pass share."""
 
-    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (worlds, *shape)
-    worlds: int = 1  # size of the first of the two axes that are merged in the layers' inputs
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (trials, *shape)
+    trials: int = 1  # size of the first of the two axes that are merged in the layers' inputs
     examples: int = 1  # size of the second of them
     recording: bool = False  # whether the layers note their calls for a backward pass
     tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
@@ -60,12 +60,12 @@ class Frame:
         return self.derived[key]
 
     def split(self, merged: Tensor) -> Tensor:
-        """Return values of shape (worlds * examples, ...) in the shape (worlds, examples, ...)."""
-        return merged.reshape(self.worlds, self.examples, *merged.shape[1:])
+        """Return values of shape (trials * examples, ...) in the shape (trials, examples, ...)."""
+        return merged.reshape(self.trials, self.examples, *merged.shape[1:])
 
     def is_shared(self, values: Tensor) -> bool:
-        """Whether the values are the model's raw input, the same in all worlds."""
-        return values.shape[0] == self.examples and self.worlds > 1
+        """Whether the values are the model's raw input, the same in all trials."""
+        return values.shape[0] == self.examples and self.trials > 1
 
 
 def _same_memory(left: Tensor, right: Tensor) -> bool:
@@ -75,7 +75,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class Visit:
-    """One call of a stacked layer: its inputs, its outputs, and whether all worlds have the same inputs."""
+    """One call of a stacked layer: its inputs, its outputs, and whether all trials have the same inputs."""
 
     layer: "StackedLayer"
     inputs: Tensor
@@ -84,7 +84,7 @@ class Visit:
 
 
 class StackedLayer(nn.Module):
-    """A layer whose parameters differ from world to world."""
+    """A layer whose parameters differ from trial to trial."""
 
     def __init__(self, frame: Frame, prefix: str) -> None:
         super().__init__()
@@ -105,8 +105,8 @@ class StackedLayer(nn.Module):
         Parameters
         ----------
         inputs, outputs, shared
-            What the layer works on, examples of all worlds along the first axis; what it made of them; and whether all
-            worlds have the same inputs.
+            What the layer works on, examples of all trials along the first axis; what it made of them; and whether all
+            trials have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -120,12 +120,12 @@ class StackedLayer(nn.Module):
         Parameters
         ----------
         inputs, shared
-            The inputs, as a visit holds them, and whether all worlds have the same.
+            The inputs, as a visit holds them, and whether all trials have the same.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
     def products(self, visit: Visit, signal: Tensor) -> Tensor:
-        """Return the gradients' products (worlds, examples) with what now stands in the frame in place of parameters.
+        """Return the gradients' products (trials, examples) with what now stands in the frame in place of parameters.
 
         Outputs are linear in the layer's parameters, so what it makes of the same inputs with a vector in their place
         is the outputs' derivative along the vector.
@@ -139,7 +139,7 @@ class StackedLayer(nn.Module):
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms (worlds, examples) and what `weighted_sum` can reuse.
+        """Return the squared gradient norms (trials, examples) and what `weighted_sum` can reuse.
 
         Parameters
         ----------
@@ -149,34 +149,34 @@ class StackedLayer(nn.Module):
         raise NotImplementedError("each stacked layer computes its own norms")
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (worlds, *shape).
+        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (trials, *shape).
 
         Parameters
         ----------
         visit, signal
             As for `products`.
         weights, kept
-            The weight of every example, (worlds, examples); and what `squared_norms` returned beside the norms.
+            The weight of every example, (trials, examples); and what `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
 
 class StackedLinear(StackedLayer):
-    """Dense layers of all worlds."""
+    """Dense layers of all trials."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the dense layer of every world."""
+        """Apply the dense layer of every trial."""
         shared = self.frame.is_shared(inputs)
         return self.record(inputs, self.respond(inputs, shared), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """See `StackedLayer`."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
-        worlds, outs = weight.shape[0], weight.shape[1]
+        trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
-            return flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
-        stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
+            return flat.view(-1, trials, outs).transpose(0, 1).reshape(-1, outs)
+        stacked = inputs.expand(trials, -1, -1) if shared else frame.split(inputs)
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
@@ -189,17 +189,17 @@ class StackedLinear(StackedLayer):
         """See `StackedLayer`."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
-        worlds, outs, examples = transposed.shape
+        trials, outs, examples = transposed.shape
         if visit.shared and outs < _NARROW:
-            summed = (transposed.reshape(-1, examples) @ visit.inputs).view(worlds, outs, -1)
+            summed = (transposed.reshape(-1, examples) @ visit.inputs).view(trials, outs, -1)
         else:
-            inputs = visit.inputs.expand(worlds, -1, -1) if visit.shared else self.frame.split(visit.inputs)
+            inputs = visit.inputs.expand(trials, -1, -1) if visit.shared else self.frame.split(visit.inputs)
             summed = torch.bmm(transposed, inputs)
         return {"weight": summed} | ({} if self.parameter("bias") is None else {"bias": weighted.sum(1)})
 
 
 class StackedAffine(StackedLayer):
-    """Normalisations of all worlds that do not mix examples, with their learned scale and shift."""
+    """Normalisations of all trials that do not mix examples, with their learned scale and shift."""
 
     def __init__(self, frame: Frame, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
@@ -213,16 +213,16 @@ class StackedAffine(StackedLayer):
                 return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
 
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
-        """Return a parameter (worlds, *shape) in a shape that broadcasts against values (worlds, examples, ...)."""
+        """Return a parameter (trials, *shape) in a shape that broadcasts against values (trials, examples, ...)."""
         left_over = standardised.dim() - parameter.dim()
         middle, trailing = (1, left_over) if isinstance(self.template, nn.GroupNorm) else (left_over + 1, 0)
         return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise each example and apply the scale and shift of every world."""
+        """Normalise each example and apply the scale and shift of every trial."""
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
-            standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
+            standardised = standardised.repeat(frame.trials, *([1] * (inputs.dim() - 1)))
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
@@ -234,7 +234,7 @@ class StackedAffine(StackedLayer):
         return outputs.flatten(0, 1)
 
     def _reduced(self, values: Tensor) -> Tensor:
-        """Return values (worlds, examples, ...) summed over the axes along which one entry of a parameter is shared."""
+        """Return values (trials, examples, ...) summed over the axes along which one entry of a parameter is shared."""
         if isinstance(self.template, nn.GroupNorm):
             return values.flatten(3).sum(3) if values.dim() > 3 else values
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
@@ -257,25 +257,25 @@ class StackedAffine(StackedLayer):
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients summed over examples with weights, (worlds, ...).
+    """Return gradients summed over examples with weights, (trials, ...).
 
     Parameters
     ----------
     gradients, weights
-        A gradient for each example, (worlds, examples, ...), and its weight, (worlds, examples).
+        A gradient for each example, (trials, examples, ...), and its weight, (trials, examples).
     """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
 
 
 def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """Return inputs W' + b in every world, (worlds, n, outs).
+    """Return inputs W' + b in every trial, (trials, n, outs).
 
     Parameters
     ----------
     inputs, weights, biases
-        What a dense layer reads, (worlds, n, ins); its weights W, (worlds, outs, ins); and its biases b,
-        (worlds, 1, outs), None if it has none.
+        What a dense layer reads, (trials, n, ins); its weights W, (trials, outs, ins); and its biases b,
+        (trials, 1, outs), None if it has none.
     """
     if biases is None:
         return torch.bmm(inputs, weights.transpose(1, 2))

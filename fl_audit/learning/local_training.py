@@ -1,13 +1,13 @@
-"""Local training of a client, in all worlds at once: what a client of DP-FedAvg adds to a round.
+"""Local training of a client, in all trials at once: what a client of DP-FedAvg adds to a round.
 
 A client starts from the round's model and takes plain SGD steps on its own records; the difference between start and
 end is its pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et
-al. 2021, "Adaptive federated optimization"). Local randomness is public and the same in all worlds: at each step all
-worlds see the same records, or what each of them made of these where records are randomised.
+al. 2021, "Adaptive federated optimization"). Local randomness is public and the same in all trials: at each step all
+trials see the same records, or what each of them made of these where records are randomised.
 
-Where every world has members of its own, each trains on another part of the same records. All worlds go through the
-records in one public order, and each cuts its own members out of that order into batches. A step gathers every world's
-own batch. Worlds train in groups that fit the cache, each from its first step to its last, so that models and the
+Where every trial has members of its own, each trains on another part of the same records. All trials go through the
+records in one public order, and each cuts its own members out of that order into batches. A step gathers every trial's
+own batch. Trials train in groups that fit the cache, each from its first step to its last, so that models and the
 optimizer's moments are read from memory once.
 """
 
@@ -27,8 +27,8 @@ from fl_audit.errors import require, require_number
 from fl_audit.learning.chain_training import ChainLayer, chain_updates, fits_one_stretch
 from fl_audit.learning.layers import applied
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
-from fl_audit.learning.stacked import StackedModel
-from fl_audit.learning.stacking import cached_rows
+from fl_audit.learning.stacked_layers import cached_rows
+from fl_audit.learning.stacked_model import StackedModel
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,27 @@ def local_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every world.
+    """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every trial.
 
-    These are the client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
+    These are the client's pseudo-gradients, float32 (trials, parameters); zeros where there is no step.
 
     Parameters
     ----------
     model, models
-        The network, and the start of every world, float32 (worlds, parameters), which is not changed.
+        The network, and the start of every trial, float32 (trials, parameters), which is not changed.
     features
-        Features of the client's records, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape),
-        then of a type that may take less memory, see `Workload`.
+        Features of the client's records, float32 (n, *shape), n may be 0; or each trial's own, (trials, n, *shape),
+        then of a type that may take less memory, see `BatchWorkload`.
     labels
-        Their classes, int64 (n,); or each world's own, (worlds, n).
+        Their classes, int64 (n,); or each trial's own, (trials, n).
     schedule, batches
-        Gives the learning rate; and indices of the records of each step, as `local_batches` draws them. Where worlds
-        have records of their own and `trains_stacked` holds, steps may be each world's own too, (worlds, batch).
+        Gives the learning rate; and indices of the records of each step, as `local_batches` draws them. Where trials
+        have records of their own and `trains_stacked` holds, steps may be each trial's own too, (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
     if model.fast and model.chain is not None:
-        rate, together = schedule.learning_rate, model.worlds_per_pass
+        rate, together = schedule.learning_rate, model.trials_per_pass
         return chain_updates(model.chain, models, features, labels, rate, batches, together)
     current = models.clone()
     for batch in batches:
@@ -120,28 +120,28 @@ def local_updates(
 
 
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
-    """Return whether worlds may take steps of their own: on so many records in each, not too many for one stretch.
+    """Return whether trials may take steps of their own: on so many records in each, not too many for one stretch.
 
     Parameters
     ----------
     model, records, schedule
-        What is trained, number of records in each world, and what a client does on them.
+        What is trained, number of records in each trial, and what a client does on them.
     """
     is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
 
 
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Scale each world's update g to g min(1, C / ||g||), ||g|| over all parameters together.
+    """Scale each trial's update g to g min(1, C / ||g||), ||g|| over all parameters together.
 
-    Return the clipped updates, in the memory of `updates`, and their norms before clipping, float32 (worlds,).
+    Return the clipped updates, in the memory of `updates`, and their norms before clipping, float32 (trials,).
 
     Parameters
     ----------
     updates
-        Float32 (worlds, parameters); it is overwritten.
+        Float32 (trials, parameters); it is overwritten.
     norm
-        C, positive: one number for all worlds or a tensor (worlds,) with one for each; `InputError` if one is not.
+        C, positive: one number for all trials or a tensor (trials,) with one for each; `InputError` if one is not.
     """
     norms = torch.empty(len(updates), dtype=updates.dtype)
     limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))
@@ -156,30 +156,30 @@ _GROUP_SCALARS = 2**19
 """Scalars of the models of a group: with weights, gradients and two moments 8 MiB, which stay in cache."""
 
 Gradients = Callable[[Tensor, Tensor], Tensor]
-"""From models (worlds, parameters) and batches (worlds, batch), padded with -1, to mean gradients of each batch."""
+"""From models (trials, parameters) and batches (trials, batch), padded with -1, to mean gradients of each batch."""
 
 
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw which records each world takes in each local step: int64 (worlds, batch) a step, padded with -1.
+    """Draw which records each trial takes in each local step: int64 (trials, batch) a step, padded with -1.
 
-    An epoch has as many steps as the world with the most members needs; others have smaller or empty batches at its
+    An epoch has as many steps as the trial with the most members needs; others have smaller or empty batches at its
     end.
 
     Parameters
     ----------
     present
-        Which records each world trains on, (worlds, records).
+        Which records each trial trains on, (trials, records).
     schedule, draw
-        As for `local_batches`; the order is the same in all worlds.
+        As for `local_batches`; the order is the same in all trials.
     """
-    worlds, records = present.shape
+    trials, records = present.shape
     most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
     width = -(-most // schedule.batch) * schedule.batch
     wanted = schedule.steps_on(most) if most else 0
     while len(found) < wanted:
         order = draw.permutation(records)
         rows, places = np.nonzero(present[:, order])
-        padded = np.full((worlds, width), -1, dtype=np.int64)
+        padded = np.full((trials, width), -1, dtype=np.int64)
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         padded[rows, rank] = order[places]
         found += np.split(padded, width // schedule.batch, axis=1)
@@ -194,7 +194,7 @@ def member_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end after one step of the local optimizer on each batch, in every world.
+    """Return theta_start - theta_end after one step of the local optimizer on each batch, in every trial.
 
     Parameters
     ----------
@@ -217,21 +217,21 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return where some worlds end."""
+    """Return where some trials end."""
     weights = start.clone()
-    worlds = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
+    trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:
         case LocalOptimizer.SGD:
-            optimizer: torch.optim.Optimizer = torch.optim.SGD(worlds, lr=schedule.learning_rate)
+            optimizer: torch.optim.Optimizer = torch.optim.SGD(trials, lr=schedule.learning_rate)
         case LocalOptimizer.ADAM:
-            optimizer = torch.optim.Adam(worlds, lr=schedule.learning_rate, fused=True)
+            optimizer = torch.optim.Adam(trials, lr=schedule.learning_rate, fused=True)
         case _:
             assert_never(schedule.optimizer)
     for step in steps:
         has_records = (step >= 0).any(dim=1).tolist()
-        for world, gradient, is_moved in zip(worlds, gradients(weights, step), has_records, strict=True):
-            # Where a world has no record left in this step, it takes none.
-            world.grad = gradient if is_moved else None
+        for trial, gradient, is_moved in zip(trials, gradients(weights, step), has_records, strict=True):
+            # Where a trial has no record left in this step, it takes none.
+            trial.grad = gradient if is_moved else None
         optimizer.step()
     return weights
 
@@ -250,7 +250,7 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return mean gradients of a chain of dense layers, each world on its own batch, the backward pass written out."""
+    """Return mean gradients of a chain of dense layers, each trial on its own batch, the backward pass written out."""
     is_own = labels.dim() == 2
     flat = features.flatten(2 if is_own else 1)
 

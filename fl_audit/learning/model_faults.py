@@ -1,6 +1,6 @@
-"""What a user's model raised, in one line: the layer, the record, and the change that mends it.
+"""What a user's model raised, in one line: the layer, the record, and the change that fixes it.
 
-A model is run on many records of many worlds at once, where an exception tells neither. So the records are run again,
+A model is run on many records of many trials at once, where an exception tells neither. So the records are run again,
 one after the other and without `torch.func`, while every layer notes when it begins and ends.
 """
 
@@ -18,7 +18,7 @@ from torch.func import functional_call
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.learning.module_checks import copied, said, without_hints
-from fl_audit.learning.stacking import is_plain
+from fl_audit.learning.stacked_layers import is_plain
 
 _OUR_DIRECTORY = Path(__file__).parent
 _AXES = {nn.Conv1d: ("L",), nn.Conv2d: ("H", "W"), nn.Conv3d: ("D", "H", "W")}
@@ -58,7 +58,7 @@ def explaining(
     Parameters
     ----------
     module, parameters
-        The model, and each of its parameters in some worlds, (worlds, *shape).
+        The model, and each of its parameters in some trials, (trials, *shape).
     features, shape
         The records that it runs on, in any number of axes, and the shape of one.
 
@@ -111,12 +111,12 @@ def explained(
     if place is None:
         is_known = any(words in str(error) for words in _UNDER_VMAP)
         return refusal(error, shape) if is_known or _is_theirs(error) else None
-    mend, where = _mend(place, shape), _line_of(place.error)
-    if mend is None:
-        what, mend = f"raised {raised_at(place.error)}", f"accepted is a model that reads float32 records of {shape}"
+    fix, where = _fix(place, shape), _line_of(place.error)
+    if fix is None:
+        what, fix = f"raised {raised_at(place.error)}", f"accepted is a model that reads float32 records of {shape}"
     else:
         what = f"cannot use what it is given{where}"
-    return InputError(f"the model fails on {place.record or 'several records together'}: {place.words} {what}: {mend}")
+    return InputError(f"the model fails on {place.record or 'several records together'}: {place.words} {what}: {fix}")
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
@@ -129,8 +129,8 @@ def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
     """
     if isinstance(error, InputError):
         return error
-    mend = next((mend for words, mend in _UNDER_VMAP.items() if words in str(error)), None)
-    why = f" ({said(error)}): accepted are modules for torch.func.vmap" if mend is None else f": {mend}"
+    fix = next((fix for words, fix in _UNDER_VMAP.items() if words in str(error)), None)
+    why = f" ({said(error)}): accepted are modules for torch.func.vmap" if fix is None else f": {fix}"
     return InputError(f"the model cannot be run example by example on features of shape {shape}{why}")
 
 
@@ -152,7 +152,7 @@ _UNDER_VMAP = {
     "in-place": _IN_PLACE,
     "match the broadcast shape": _IN_PLACE,
 }
-"""Mends by the words that `torch.func` uses."""
+"""Fixes by the words that `torch.func` uses."""
 
 
 def located(
@@ -227,21 +227,21 @@ class _Watch:
         return FaultPlace(layer, path, given, record, error, largest)
 
 
-def _mend(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
-    """Return what mends a fault; None where that is not known."""
+def _fix(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
+    """Return what fixes a fault; None where that is not known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"
     if given is not None:
         match place.layer:
             case nn.Embedding() | nn.EmbeddingBag():
-                return _mend_lookup(place.layer, given, place.largest)
+                return _fix_lookup(place.layer, given, place.largest)
             case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
-                return _mend_convolution(place.layer, given)
+                return _fix_convolution(place.layer, given)
             case nn.Linear():
-                return _mend_dense(place.layer, given, shape)
+                return _fix_dense(place.layer, given, shape)
             case nn.RNNBase():
-                return _mend_recurrent(place.layer, given)
+                return _fix_recurrent(place.layer, given)
             case _:
                 pass
     if "index tensor" in text or "indices must be" in text or "used as indices" in text or "'indices'" in text:
@@ -251,7 +251,7 @@ def _mend(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
     return None
 
 
-def _mend_lookup(layer: nn.Embedding | nn.EmbeddingBag, given: Tensor, largest: float) -> str:
+def _fix_lookup(layer: nn.Embedding | nn.EmbeddingBag, given: Tensor, largest: float) -> str:
     if given.is_floating_point():
         return "records arrive as float32, and it looks up whole numbers: call .long() on what the layer is given"
     held, width, kind = layer.num_embeddings, layer.embedding_dim, type(layer).__name__
@@ -261,7 +261,7 @@ def _mend_lookup(layer: nn.Embedding | nn.EmbeddingBag, given: Tensor, largest: 
     return f"{looked_up} {int(largest)}: accepted is a larger one, such as {kind}({int(largest) + 1}, {width})"
 
 
-def _mend_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, given: Tensor) -> str:
+def _fix_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, given: Tensor) -> str:
     axes = next(axes for kind, axes in _AXES.items() if isinstance(layer, kind))
     channels, one = layer.in_channels, tuple(given.shape[1:])
     wanted = f"it reads records of shape ({', '.join(('C', *axes))}) with C = {channels}, and is given {one}"
@@ -275,7 +275,7 @@ def _mend_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, given: Tensor) -
     return f"{wanted}: accepted are inputs of that shape, so reshape them or change C"
 
 
-def _mend_dense(layer: nn.Linear, given: Tensor, shape: tuple[int, ...]) -> str:
+def _fix_dense(layer: nn.Linear, given: Tensor, shape: tuple[int, ...]) -> str:
     wanted = f"it takes {layer.in_features} numbers and is given {given.shape[-1]}"
     if given.dim() > 2 and prod(given.shape[1:]) == layer.in_features:
         return f"{wanted}: put torch.nn.Flatten() before it"
@@ -284,7 +284,7 @@ def _mend_dense(layer: nn.Linear, given: Tensor, shape: tuple[int, ...]) -> str:
     return f"{wanted}; a record has shape {shape}: accepted is torch.nn.Linear({numbers}, {layer.out_features}){flat}"
 
 
-def _mend_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
+def _fix_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
     wanted = f"it reads records of shape (steps, {layer.input_size}), and is given {tuple(given.shape[1:])}"
     if given.dim() == 2 and layer.input_size == 1:
         return f"{wanted}: call .unsqueeze(2) on what it is given"

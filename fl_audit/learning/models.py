@@ -1,4 +1,4 @@
-"""The built-in models, models that users bring, and the initial weights of either in every world."""
+"""The built-in models, models that users bring, and the initial weights of either in every trial."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
 from fl_audit.learning.model_faults import raised_at
 from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
-from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 
 
@@ -130,7 +130,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
 
 
 def model_template(spec: ModelSpec) -> nn.Module:
-    """Build the model whose constants all parties and worlds share: frozen parameters, and buffers.
+    """Build the model whose constants all parties and trials share: frozen parameters, and buffers.
 
     What its factory draws by torch is the same in every process. `InputError` where `build_model` does, or if the
     factory makes other constants at every call.
@@ -183,17 +183,17 @@ def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:
         return build_model(spec)
 
 
-def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
-    """Draw the initial weights of some worlds, float32 (worlds, parameters), each by the seed and its number alone.
+def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
+    """Draw the initial weights of some trials, float32 (trials, parameters), each by the seed and its number alone.
 
     Parameters
     ----------
-    spec, seed, worlds
-        Which model, public seed of the weights, and numbers of the worlds.
+    spec, seed, trials
+        Which model, public seed of the weights, and numbers of the trials.
     """
     rows = []
-    for world in worlds:
-        module = _drawn(spec, generator(seed, Purpose.INITIAL_WEIGHTS, world=world))
+    for trial in trials:
+        module = _drawn(spec, generator(seed, Purpose.INITIAL_WEIGHTS, trial=trial))
         set_aside_frozen(module)
         rows.append(ParameterLayout.of(module).flatten(dict(module.named_parameters())))
     return torch.stack(rows)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fl_audit.errors import InputError, require_number
 from fl_audit.learning.names import OptimizerKind as OptimizerKind
-from fl_audit.learning.stacking import cached_rows
+from fl_audit.learning.stacked_layers import cached_rows
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
 """How many moment tensors each rule carries from round to round."""
@@ -62,12 +62,12 @@ class OptimizerState:
 def step(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Move stacked models one step; every weight moves on its own, so that no world affects another.
+    """Move stacked models one step; every weight moves on its own, so that no trial affects another.
 
     Parameters
     ----------
     optimizer, models, gradients
-        The rule, and float32 tensors (worlds, parameters).
+        The rule, and float32 tensors (trials, parameters).
     state
         The state of the round before, which is returned anew; `OptimizerState()` in the first round.
     denominator
@@ -106,14 +106,14 @@ def _moved(
 
 
 def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:
-    """Recover the last gradient from successive models, float64 (worlds, parameters), exact up to rounding to float32.
+    """Recover the last gradient from successive models, float64 (trials, parameters), exact up to rounding to float32.
 
     Parameters
     ----------
     optimizer
         SGD or momentum; `InputError` if it cannot be inverted.
     models
-        Tensors (worlds, parameters), oldest first: the newest `optimizer.models_to_invert` models, or all there are in
+        Tensors (trials, parameters), oldest first: the newest `optimizer.models_to_invert` models, or all there are in
         the first rounds; at least two.
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
@@ -124,7 +124,7 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return how large the rounding error of a release is that was recovered from float32 models, float64 (worlds,).
+    """Return how large the rounding error of a release is that was recovered from float32 models, float64 (trials,).
 
     In the unit of the summed gradient: the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is
     the spacing of float32 numbers at a weight.
@@ -132,7 +132,7 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
     Parameters
     ----------
     optimizer, models
-        SGD or momentum, and float32 (worlds, parameters).
+        SGD or momentum, and float32 (trials, parameters).
     denominator
         The fixed n by which the server divides the sum.
     """

@@ -1,13 +1,14 @@
-"""Private local training of a client with Opacus: DP-SGD on its own records, world by world.
+"""Private local training of a client with Opacus: DP-SGD on its own records, trial by trial.
 
 Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise (Abadi et al. 2016, "Deep
-learning with differential privacy"). Opacus works model by model, so the worlds run one after another: this is the
-slow way to train many worlds, and the one whose steps and accountant are not our own.
+learning with differential privacy"). Opacus works model by model, so the trials run one after another: this is the
+slow way to train many trials, and the one whose steps and accountant are not our own.
 
-All draws come from generators that the caller names, those of a world from one of its own, and none from torch's
+All draws come from generators that the caller names, those of a trial from one of its own, and none from torch's
 shared one. Opacus derives the rate of sampling and the mean batch from the number of records, and so must a client
 whose record is in doubt: it keeps the place of an absent record, which is sampled like others and then left out. With
-and without the record the rate, the number of steps and the mean batch are the same, as the promise takes for granted.
+and without the record the rate, the number of steps and the mean batch are the same, as the guarantee takes for
+granted.
 """
 
 import copy
@@ -27,8 +28,8 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, without_hints
-from fl_audit.learning.stacked import GRADIENT_BUDGET, StackedModel
-from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.events import batches_per_epoch
 
 # Opacus takes a third of the time in which a client process starts, and most federations never use it: it is imported
@@ -49,7 +50,7 @@ class PrivateSteps:
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
-    # z, from 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. 0 promises nothing.
+    # z, from 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. 0 guarantees nothing.
     noise_multiplier: float
 
     def count(self, records: int) -> int:
@@ -83,9 +84,9 @@ class PrivateSteps:
 class PrivateUpdates:
     """What came of a round of private training."""
 
-    updates: Tensor  # theta_start - theta_end, float32 (worlds, parameters)
-    accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all worlds
-    times: Floats | None = None  # how many steps took each canary record, float64 (worlds, canaries); None without any
+    updates: Tensor  # theta_start - theta_end, float32 (trials, parameters)
+    accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all trials
+    times: Floats | None = None  # how many steps took each canary record, float64 (trials, canaries); None without any
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,9 @@ class CanaryRecords:
     of sampling and the mean batch stay those of the shard without them.
     """
 
-    directions: Sequence[Tensor]  # of each world, float32 (canaries, parameters), of norm 1
-    coins: Flags  # which of them are in, (worlds, canaries)
-    sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a world
+    directions: Sequence[Tensor]  # of each trial, float32 (canaries, parameters), of norm 1
+    coins: Flags  # which of them are in, (trials, canaries)
+    sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a trial
 
 
 def private_updates(
@@ -112,33 +113,33 @@ def private_updates(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Train by DP-SGD with Opacus in every world, one after another; `InputError` if it cannot train the network.
+    """Train by DP-SGD with Opacus in every trial, one after another; `InputError` if it cannot train the network.
 
     Parameters
     ----------
     model, models
-        The network, and the start of every world, float32 (worlds, parameters), which is not changed.
+        The network, and the start of every trial, float32 (trials, parameters), which is not changed.
     features, labels, steps
         Features of the client's records, float32 (n, *shape), at least one; their classes, int64 (n,); and what is done
         with them.
     sources
-        Where the samples and the noise of each world are drawn from.
+        Where the samples and the noise of each trial are drawn from.
     present
-        Which records are there, (worlds, n); None is all of them in all worlds.
+        Which records are there, (trials, n); None is all of them in all trials.
     accountant, canaries
         State of the accountant before the round, None for a new one; and records beside those, None for none.
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
-        world = _World(model, features.cpu(), labels.cpu(), steps)
+        trial = _Trial(model, features.cpu(), labels.cpu(), steps)
         updates, state = torch.empty(models.shape), accountant
         times = None if canaries is None else np.zeros(canaries.coins.shape)
         for row, source in enumerate(sources):
             if canaries is not None and times is not None:
-                times[row] = world.take_up(canaries, row)
+                times[row] = trial.take_up(canaries, row)
             there = None if present is None else torch.from_numpy(present[row])
-            updates[row], state = world.train(models[row].cpu(), source, there, accountant)
-    assert state is not None, "there is a world at least"
+            updates[row], state = trial.train(models[row].cpu(), source, there, accountant)
+    assert state is not None, "there is a trial at least"
     return PrivateUpdates(updates.to(models.device), state, times)
 
 
@@ -178,8 +179,8 @@ def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "R
     return accountant
 
 
-class _World:
-    """The training of one world after another on a client's records."""
+class _Trial:
+    """The training of one trial after another on a client's records."""
 
     def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: PrivateSteps) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
@@ -193,7 +194,7 @@ class _World:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: CanaryRecords, row: int) -> Floats:
-        """Draw which steps of the next training take which canaries of a world; return how many take each of them."""
+        """Draw which steps of the next training take which canaries of a trial; return how many take each of them."""
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
         taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate

@@ -1,4 +1,4 @@
-"""Lengths of the gradients of single records, and their products with vectors, in many worlds.
+"""Lengths of the gradients of single records, and their products with vectors, in many trials.
 
 What is asked of a gradient is two numbers, so where a model is made of stacked layers no gradient need be formed. One
 forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. With them
@@ -15,33 +15,33 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning import stacked
+from fl_audit.learning import stacked_model
 from fl_audit.learning.sampling import Portion
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 
 class RecordGradientSummary(NamedTuple):
     """What is known of the gradient of every record's loss, without clipping."""
 
-    norms: Tensor  # lengths over all parameters together, at least 0, float32 (worlds, n)
-    products: Tensor  # inner products with one vector for each world, float32 (worlds, n); 0 where none was given
+    norms: Tensor  # lengths over all parameters together, at least 0, float32 (trials, n)
+    products: Tensor  # inner products with one vector for each trial, float32 (trials, n); 0 where none was given
 
 
 def record_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
+    """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its trial.
 
     Raises `InputError` if shapes do not fit. The work is done in passes that fit the budgets of memory.
 
     Parameters
     ----------
     model, models
-        The model, and the weights of each world, float32 (worlds, parameters).
+        The model, and the weights of each trial, float32 (trials, parameters).
     features, labels
         Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
     vectors
-        One for each world, finite, (worlds, parameters); it is read in float32. None, where only the norms are wanted,
+        One for each trial, finite, (trials, parameters); it is read in float32. None, where only the norms are wanted,
         spares the products, which are then 0. Norms have the relative error of float32 sums; that of products is
         relative to ||v|| ||g||, not to a product that may be far smaller.
 
@@ -55,7 +55,7 @@ def record_gradients(
     """
     size = model.layout.size
     fits = models.dim() == 2 and models.shape[1] == size
-    require(fits, f"models have shape {tuple(models.shape)}: accepted is (worlds, {size}), as the model has parameters")
+    require(fits, f"models have shape {tuple(models.shape)}: accepted is (trials, {size}), as the model has parameters")
     found = f"{len(features)} features and {len(labels)} labels"
     require(len(features) == len(labels), f"{found}: accepted are equally many")
     given, accepted = tuple((models if vectors is None else vectors).shape), tuple(models.shape)
@@ -72,7 +72,7 @@ def record_gradients(
                     each = [visit.layer.products(visit, signal) for visit, signal in taped]
                     products[rows, some] = torch.stack(each).sum(0)
             continue
-        together = max(1, stacked.GRADIENT_BUDGET // models[rows].numel())
+        together = max(1, stacked_model.GRADIENT_BUDGET // models[rows].numel())
         for first in range(some.start, some.stop, together):
             part = slice(first, min(some.stop, first + together))
             gradients = model.example_gradients(models[rows], Portion(features[part], labels[part]))

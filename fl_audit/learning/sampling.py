@@ -1,11 +1,11 @@
-"""Which examples the passes of a computation work on, where worlds have drawn samples or hold records of their own.
+"""Which examples the passes of a computation work on, where trials have drawn samples or hold records of their own.
 
-There are two ways. Either every world works on all examples, and those outside its sample get the weight 0; the first
-layer can then still compute all worlds in one product. Or every world works on its own examples only, which are
+There are two ways. Either every trial works on all examples, and those outside its sample get the weight 0; the first
+layer can then still compute all trials in one product. Or every trial works on its own examples only, which are
 gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
 shared.
 
-Where every world has records of its own, there is no product that worlds could share. Such records may be held in a
+Where every trial has records of its own, there is no product that trials could share. Such records may be held in a
 type that takes less memory than the models', such as bytes for bits, and are converted pass by pass.
 """
 
@@ -23,49 +23,49 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 class Portion:
     """The examples of one pass."""
 
-    features: Tensor  # shared by all worlds, (n, *shape), or each world's own, (worlds, n, *shape)
-    labels: Tensor  # their classes, (n,) or (worlds, n)
-    counted: Tensor | None = None  # float32 (worlds, n), 1 where an example counts, else 0; None if all count
+    features: Tensor  # shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape)
+    labels: Tensor  # their classes, (n,) or (trials, n)
+    counted: Tensor | None = None  # float32 (trials, n), 1 where an example counts, else 0; None if all count
 
     @property
     def is_own(self) -> bool:
-        """Whether each world has examples of its own."""
+        """Whether each trial has examples of its own."""
         return self.labels.dim() == 2
 
     @property
     def examples(self) -> int:
-        """Number of examples of one world."""
+        """Number of examples of one trial."""
         return self.labels.shape[-1]
 
-    def merged(self, worlds: int) -> tuple[Tensor, Tensor]:
-        """Return the features as a stacked model takes them, and the labels of its outputs, world by world."""
+    def merged(self, trials: int) -> tuple[Tensor, Tensor]:
+        """Return the features as a stacked model takes them, and the labels of its outputs, trial by trial."""
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
-        return self.features, self.labels.repeat(worlds)
+        return self.features, self.labels.repeat(trials)
 
     def take(self, some: slice) -> "Portion":
-        """Return some of the examples of every world."""
+        """Return some of the examples of every trial."""
         place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
         return Portion(self.features[place], self.labels[place], counted)
 
 
 @dataclass(frozen=True)
-class Workload(Portion):
+class BatchWorkload(Portion):
     """The examples of a whole clipped sum, from which the portions of its passes are taken."""
 
-    # Int64 (worlds, width), indices of the examples that each world works on; None if each works on all.
+    # Int64 (trials, width), indices of the examples that each trial works on; None if each works on all.
     chosen: Tensor | None = None
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "Workload":
+    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "BatchWorkload":
         """Return the workload in the cheaper of the two ways.
 
         Parameters
         ----------
         features, labels, taking_part
-            All examples, as for `Workload`; and bool (worlds, n), which of them are in each world's sample; None means
-            all of them.
+            All examples, as for `BatchWorkload`; and bool (trials, n), which of them are in each trial's sample; None
+            means all of them.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -76,7 +76,7 @@ class Workload(Portion):
 
     @property
     def width(self) -> int:
-        """Number of examples that one world works on."""
+        """Number of examples that one trial works on."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
@@ -85,7 +85,7 @@ class Workload(Portion):
         Parameters
         ----------
         rows, some
-            Which worlds, and which examples of each.
+            Which trials, and which examples of each.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
@@ -93,17 +93,17 @@ class Workload(Portion):
             return Portion(self.features[index].float(), self.labels[index], counted)
         if self.chosen is None:
             return Portion(self.features[rows, some].float(), self.labels[rows, some], counted)
-        worlds = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
-        return Portion(self.features[worlds, index].float(), self.labels[worlds, index], counted)
+        trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
+        return Portion(self.features[trials, index].float(), self.labels[trials, index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return which entries count, and each world's sample as ascending indices, padded with the index 0."""
-    worlds, examples = taking_part.nonzero(as_tuple=True)
+    """Return which entries count, and each trial's sample as ascending indices, padded with the index 0."""
+    trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
-    place = torch.arange(len(worlds), device=worlds.device) - (counts.cumsum(0) - counts)[worlds]
+    place = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]
     chosen = torch.zeros(len(taking_part), largest, dtype=torch.int64, device=taking_part.device)
     counted = torch.zeros(len(taking_part), largest, device=taking_part.device)
-    chosen[worlds, place] = examples
-    counted[worlds, place] = 1.0
+    chosen[trials, place] = examples
+    counted[trials, place] = 1.0
     return counted, chosen

@@ -13,20 +13,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fl_audit.learning import stacked
+from fl_audit.learning import stacked_model
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import StackedAffine, StackedLinear, Visit
 from fl_audit.learning.record_gradients import RecordGradientSummary
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_passes import Bucket, UserRecords, UsersOfPass
 
 
 class UserSum(NamedTuple):
     """The clipped sums of some users, and how many of them were within the norm."""
 
-    total: Tensor  # float32 (worlds, parameters)
+    total: Tensor  # float32 (trials, parameters)
     # For every user that takes part 1/2 where its summed gradient is at most C long, else -1/2, added up, float64
-    # (worlds,): what a clipping norm that adapts is moved by.
+    # (trials,): what a clipping norm that adapts is moved by.
     centred_bits: Tensor
 
 
@@ -37,7 +37,7 @@ def clipped_user_sum(
     labels: Tensor,
     users: Tensor,
     clipping_norm: float | Tensor | None,
-    batch_worlds: int | None = None,
+    batch_trials: int | None = None,
     taking_part: Tensor | None = None,
 ) -> UserSum:
     """Return the sum over users of g min(1, C / ||g||), g the summed gradient of all records of one user.
@@ -47,16 +47,16 @@ def clipped_user_sum(
     Parameters
     ----------
     model, models
-        The model, and the weights of each world, float32 (worlds, parameters).
+        The model, and the weights of each trial, float32 (trials, parameters).
     features, labels, users
         Features of the records, float32 (n, *shape), n may be 0; their classes, int64 (n,); and whose each is, int64
         (n,).
     clipping_norm
-        C, positive, one number or one for each world (worlds,); None sums the gradients as they are.
-    batch_worlds
+        C, positive, one number or one for each trial (trials,); None sums the gradients as they are.
+    batch_trials
         As for `StackedModel.clipped_sum`; it cannot be combined with `taking_part`.
     taking_part
-        Bool (worlds, n): the records over which each world sums; None means all of them. A user of whom only some
+        Bool (trials, n): the records over which each trial sums; None means all of them. A user of whom only some
         records take part contributes the clipped sum of these.
 
     Examples
@@ -69,28 +69,28 @@ def clipped_user_sum(
     1.0
     """
     records = UserRecords.of(features, labels, users, taking_part)
-    assert batch_worlds is None or taking_part is None, "a part of a batch has not the shapes of its samples"
+    assert batch_trials is None or taking_part is None, "a part of a batch has not the shapes of its samples"
     norms = None if clipping_norm is None else torch.as_tensor(clipping_norm, device=models.device)
     total, bits = torch.zeros_like(models), torch.zeros(len(models), dtype=torch.float64, device=models.device)
     for block in records.blocks(_examples_at_once(model, models)):
         for rows in block.passes(model, len(models)):
-            worlds = rows.stop - rows.start
-            full = min(block.worlds_per_pass(model), (batch_worlds or len(models)) - rows.start)
+            trials = rows.stop - rows.start
+            full = min(block.trials_per_pass(model), (batch_trials or len(models)) - rows.start)
             places: slice | Tensor = rows
-            if full > worlds:  # copies of the last world fill up the shapes of the whole batch
+            if full > trials:  # copies of the last trial fill up the shapes of the whole batch
                 places = torch.arange(rows.start, rows.start + full).clamp(max=rows.stop - 1)
             limit = norms if norms is None or norms.dim() == 0 else norms[places].unsqueeze(1)
-            users_of = block.users_of(rows, max(full, worlds))
+            users_of = block.users_of(rows, max(full, trials))
             summed, within = (_fast_sum if model.fast else _formed_sum)(model, models[places], users_of, limit)
-            total[rows] += summed[:worlds]
-            bits[rows] += within[:worlds]
+            total[rows] += summed[:trials]
+            bits[rows] += within[:trials]
     return UserSum(total, bits)
 
 
 def user_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, users: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
-    """Return ||g|| and <v, g>, g the summed gradient of a user's records and v a vector of its world, (worlds, users).
+    """Return ||g|| and <v, g>, g the summed gradient of a user's records and v a vector of its trial, (trials, users).
 
     Raises `InputError` if shapes do not fit.
 
@@ -99,7 +99,7 @@ def user_gradients(
     model, models, features, labels, users
         As for `clipped_user_sum`, the records of each user one after the other: users come in that order.
     vectors
-        One for each world, finite, (worlds, parameters), read in float32; None, where only the norms are wanted.
+        One for each trial, finite, (trials, parameters), read in float32; None, where only the norms are wanted.
     """
     records = UserRecords.of(features, labels, users, None)
     norms, products = [], []
@@ -118,10 +118,10 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return how many records of a world a pass may hold."""
+    """Return how many records of a trial a pass may hold."""
     if model.fast:
         return model.examples_per_pass
-    return max(1, min(model.examples_per_pass, stacked.GRADIENT_BUDGET // models[:1].numel()))
+    return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
 
 
 def _fast_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -139,7 +139,7 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: Ten
 
 
 def _clipped(users: UsersOfPass, squares: Tensor, norm: Tensor | None, counted: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the weight of each record (worlds, n), and the centred bits of the users (worlds,)."""
+    """Return the weight of each record (trials, n), and the centred bits of the users (trials,)."""
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
         return flags, (0.5 * flags * users.is_first).sum(1)
@@ -162,7 +162,7 @@ def _kept(visit: Visit, signal: Tensor) -> object:
 
 def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Tensor:
     """Return the squared norms of all users' summed gradients, float64 (axis, users)."""
-    axis = 1 if users.portion.is_own else users.worlds
+    axis = 1 if users.portion.is_own else users.trials
     device = taped[0][1].device
     total = torch.zeros(axis, users.count, dtype=torch.float64, device=device)
     for visit, signal in taped:
@@ -183,7 +183,7 @@ def _squared_norms(users: UsersOfPass, taped: list[tuple[Visit, Tensor]]) -> Ten
 
 
 def _factors(visit: Visit, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Return D and A of a layer whose gradients are D'A: (worlds, n, rows, outs), and (worlds or 1, n, rows, ins)."""
+    """Return D and A of a layer whose gradients are D'A: (trials, n, rows, outs), and (trials or 1, n, rows, ins)."""
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
         patches = layer.split_patches(visit).transpose(-1, -2)
@@ -202,7 +202,7 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) ->
     outs, ins, rows = left.shape[3], right.shape[3], bucket.places.shape[1] * left.shape[2]
     by_gram = rows * (outs + ins) <= outs * ins
     one = left.shape[0] * (rows * (outs + ins + 2 * rows) if by_gram else rows * (outs + ins) + outs * ins)
-    together, found = max(1, stacked.GRADIENT_BUDGET // one), []
+    together, found = max(1, stacked_model.GRADIENT_BUDGET // one), []
     for first in range(0, len(bucket.segments), together):
         index, held = bucket.places[first : first + together], bucket.held[first : first + together]
         own = (left[:, index] * held[:, :, None, None]).flatten(2, 3)
@@ -219,9 +219,9 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool) ->
 def _formed_users(model: StackedModel, models: Tensor, users: UsersOfPass) -> Tensor:
     """Return the summed gradients of all users, formed record by record, float32 (axis, users, parameters)."""
     portion = users.portion
-    axis = 1 if portion.is_own else users.worlds
+    axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.count, models.shape[1])
-    together = max(1, stacked.GRADIENT_BUDGET // models.numel())
+    together = max(1, stacked_model.GRADIENT_BUDGET // models.numel())
     place = users.runs[0].view(users.users.shape)
     for first in range(0, portion.examples, together):
         some = slice(first, first + together)
@@ -243,13 +243,13 @@ def _formed_sum(model: StackedModel, models: Tensor, users: UsersOfPass, norm: T
         return torch.einsum("wu,wup->wp", weights[:, first].float(), formed), bits
     first = users.is_first.flatten().nonzero().flatten()
     weighted = weights.flatten()[first].float().unsqueeze(1) * formed[0]
-    return torch.zeros_like(models).index_add_(0, users.world_of_user, weighted), bits
+    return torch.zeros_like(models).index_add_(0, users.trial_of_user, weighted), bits
 
 
 def _fast_summary(
     model: StackedModel, models: Tensor, users: UsersOfPass, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return squared norms, float64, and products, float32, of all users (worlds, users), by stacked layers."""
+    """Return squared norms, float64, and products, float32, of all users (trials, users), by stacked layers."""
     taped = model.backward(models, users.portion)
     with torch.no_grad():
         squares = _squared_norms(users, taped).clamp(min=0.0)

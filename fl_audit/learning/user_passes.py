@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.sampling import Portion, Workload
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.sampling import BatchWorkload, Portion
+from fl_audit.learning.stacked_model import StackedModel
 
 
 class Bucket(NamedTuple):
@@ -25,21 +25,21 @@ class Bucket(NamedTuple):
 class UsersOfPass:
     """The records of a pass, and which of them belong together.
 
-    Where all worlds work on the same records, users stand in one axis that the worlds share; where each world has drawn
-    its own, the places of all worlds stand in one row, and a user of two worlds counts as two.
+    Where all trials work on the same records, users stand in one axis that the trials share; where each trial has drawn
+    its own, the places of all trials stand in one row, and a user of two trials counts as two.
     """
 
     portion: Portion
-    users: Tensor  # whose each record is, int64 (n,), or (worlds, n) with -1 for what only fills up a row
-    worlds: int  # how many worlds there are
+    users: Tensor  # whose each record is, int64 (n,), or (trials, n) with -1 for what only fills up a row
+    trials: int  # how many trials there are
 
     @cached_property
     def runs(self) -> tuple[Tensor, Tensor]:
         """Which run of equal users each place belongs to, and how long each run is."""
         flat = self.users
         if self.portion.is_own:
-            worlds = torch.arange(len(flat), device=flat.device).unsqueeze(1)
-            flat = (flat + 1 + worlds * (int(flat.max()) + 2)).flatten()
+            trials = torch.arange(len(flat), device=flat.device).unsqueeze(1)
+            flat = (flat + 1 + trials * (int(flat.max()) + 2)).flatten()
         _, segment, lengths = torch.unique_consecutive(flat, return_inverse=True, return_counts=True)
         return segment, lengths
 
@@ -50,7 +50,7 @@ class UsersOfPass:
 
     @cached_property
     def is_first(self) -> Tensor:
-        """Which places are the first of their user, float64 (n,) or (worlds, n)."""
+        """Which places are the first of their user, float64 (n,) or (trials, n)."""
         segment, lengths = self.runs
         first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
         first[lengths.cumsum(0) - lengths] = 1.0
@@ -75,23 +75,23 @@ class UsersOfPass:
         return found
 
     def by_place(self, of_users: Tensor) -> Tensor:
-        """Return `of_users`, (axis, users), at the place of each record, (worlds, n)."""
+        """Return `of_users`, (axis, users), at the place of each record, (trials, n)."""
         placed = of_users[:, self.runs[0]]
         return placed.view(self.users.shape) if self.portion.is_own else placed
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values (worlds, n, ...) with the places in the second axis, (axis, places, ...)."""
+        """Return values (trials, n, ...) with the places in the second axis, (axis, places, ...)."""
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return values (worlds, n, ...) added up over the records of each user, (axis, users, ...)."""
+        """Return values (trials, n, ...) added up over the records of each user, (axis, users, ...)."""
         along = self.along(values)
         total = along.new_zeros(along.shape[0], self.count, *along.shape[2:])
         return total.index_add_(1, self.runs[0], along)
 
     @cached_property
-    def world_of_user(self) -> Tensor:
-        """The world of each user, where worlds have drawn their own, int64 (users,)."""
+    def trial_of_user(self) -> Tensor:
+        """The trial of each user, where trials have drawn their own, int64 (users,)."""
         _, lengths = self.runs
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
 
@@ -100,39 +100,39 @@ class UsersOfPass:
 class UserBlock:
     """Records of whole users that a pass may hold."""
 
-    work: Workload
+    work: BatchWorkload
     users: Tensor  # whose each is, int64 (n,)
 
-    def worlds_per_pass(self, model: StackedModel) -> int:
-        """Return how many worlds are run together."""
-        return model.worlds_per_pass(max(1, self.work.width))
+    def trials_per_pass(self, model: StackedModel) -> int:
+        """Return how many trials are run together."""
+        return model.trials_per_pass(max(1, self.work.width))
 
-    def passes(self, model: StackedModel, worlds: int) -> Iterator[slice]:
-        """Yield the worlds of each pass.
+    def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
+        """Yield the trials of each pass.
 
         Parameters
         ----------
-        model, worlds
-            The model, which forgets what it kept of other records; and how many worlds there are.
+        model, trials
+            The model, which forgets what it kept of other records; and how many trials there are.
         """
         model.forget()
-        width = self.worlds_per_pass(model)
-        for first in range(0, worlds, width):
-            yield slice(first, min(worlds, first + width))
+        width = self.trials_per_pass(model)
+        for first in range(0, trials, width):
+            yield slice(first, min(trials, first + width))
 
-    def users_of(self, rows: slice, worlds: int) -> UsersOfPass:
+    def users_of(self, rows: slice, trials: int) -> UsersOfPass:
         """Return what a pass works on.
 
         Parameters
         ----------
-        rows, worlds
-            Which worlds, and how many their models are, more where copies fill up a pass.
+        rows, trials
+            Which trials, and how many their models are, more where copies fill up a pass.
         """
         portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
         if self.work.chosen is not None:
             assert portion.counted is not None, "what fills up a row does not count"
             users = torch.where(portion.counted > 0, users[self.work.chosen[rows]], -1)
-        return UsersOfPass(portion, users, worlds)
+        return UsersOfPass(portion, users, trials)
 
 
 @dataclass(frozen=True)
@@ -168,13 +168,13 @@ class UserRecords:
         Parameters
         ----------
         limit
-            How many records of a world fit.
+            How many records of a trial fit.
         """
         if len(self.labels) == 0:
             return
         _, lengths = torch.unique_consecutive(self.users, return_counts=True)
         ends = lengths.cumsum(0)
-        # How many records there are up to the end of each user, in every world.
+        # How many records there are up to the end of each user, in every trial.
         held = ends.unsqueeze(0) if self.taking_part is None else self.taking_part.cumsum(1)[:, ends - 1]
         first = 0
         while first < len(ends):
@@ -183,7 +183,7 @@ class UserRecords:
             last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
             some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
             part = None if self.taking_part is None else self.taking_part[:, some]
-            work = Workload.of(self.features[some], self.labels[some], part)
+            work = BatchWorkload.of(self.features[some], self.labels[some], part)
             if work.width:
                 yield UserBlock(work, self.users[some])
             first = last

@@ -1,4 +1,4 @@
-"""What became of the claim of private training: a verdict, what was claimed and done, and pitfalls with their mends."""
+"""What became of the claim of private training: a verdict, what was claimed and done, and pitfalls with their fixes."""
 
 import math
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def headline(assessment: Assessment) -> str:
             return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{more}"
         case Verdict.CONSISTENT:
             return f"Consistent: the private training that ran is the one that is claimed.{more}"
-        case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
+        case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             return "Not audited: no engine or optimizer of Opacus was seen at work."
         case _:
             assert_never(assessment.verdict)
@@ -93,7 +93,7 @@ def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:
         about = f"{str(one.weight).partition(',')[0].capitalize()}: {one.pitfall}"
-        lines.append((about, f"{one.seen[0].upper()}{one.seen[1:]}. Mend: {one.mend}"))
+        lines.append((about, f"{one.seen[0].upper()}{one.seen[1:]}. Fix: {one.fix}"))
     named = {one.pitfall for one in assessment.found}
     if evidence.is_private:
         lines.append(("Not found", f"{len(CHECKS) - len(named)} of {len(CHECKS)} pitfalls that were looked for."))
@@ -183,7 +183,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "headline": headline(assessment),
         "screen": [list(line) for line in screen(assessment)],
         "pitfalls": [
-            {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "mend": one.mend}
+            {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
             for one in assessment.found
         ],
         "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},

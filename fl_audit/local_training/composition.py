@@ -77,7 +77,7 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
         for noise, rate, count in steps:
             events += gaussian_rounds(noise, count, rate)
         return PrivacyProfile(tuple(events), Adjacency.ADD_REMOVE_RECORD).epsilon(delta) if events else 0.0
-    except InputError:  # noise so small that no law of it can be computed
+    except InputError:  # noise so small that no distribution of it can be computed
         return math.inf
 
 

@@ -1,4 +1,4 @@
-"""Checks of the noise that was really added: its scale, its law, and whether anybody could draw it again."""
+"""Checks of the noise that was really added: its scale, its distribution, and whether anybody could draw it again."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def _small_noise(evidence: Evidence) -> str:
     return ""
 
 
-def _noise_law(evidence: Evidence) -> str:
+def _noise_distribution(evidence: Evidence) -> str:
     if _no_noise(evidence):
         return ""
     for training in _all(evidence):
@@ -102,7 +102,7 @@ def _repeated(evidence: Evidence) -> str:
 NOISE_CHECKS: dict[Pitfall, Callable[[Evidence], str]] = {
     Pitfall.NO_NOISE: _no_noise,
     Pitfall.SMALL_NOISE: _small_noise,
-    Pitfall.NOISE_LAW: _noise_law,
+    Pitfall.NOISE_DISTRIBUTION: _noise_distribution,
     Pitfall.SEEDED_NOISE: _seeded,
     Pitfall.SHARED_NOISE: _shared,
     Pitfall.REPEATED_NOISE: _repeated,

@@ -1,4 +1,4 @@
-"""The known pitfalls of private training in clients: the name of each, how much it says, and what mends it."""
+"""The known pitfalls of private training in clients: the name of each, how much it says, and what fixes it."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Pitfall(StrEnum):
     LAYER_CLIPPING = "per-layer clipping"
     NO_NOISE = "no noise"
     SMALL_NOISE = "too little noise"
-    NOISE_LAW = "noise of another law"
+    NOISE_DISTRIBUTION = "noise of another distribution"
     SEEDED_NOISE = "seeded noise"
     SHARED_NOISE = "the same noise at several clients"
     REPEATED_NOISE = "repeated noise"
@@ -63,7 +63,7 @@ class About(NamedTuple):
     """What is said of a pitfall whatever training has it."""
 
     weight: Weight
-    mend: str
+    fix: str
 
 
 _B, _D, _L, _N = Weight.BREAKS, Weight.DOUBT, Weight.BESIDE, Weight.NOTE
@@ -99,7 +99,7 @@ ABOUT: dict[Pitfall, About] = {
     ),
     Pitfall.NO_NOISE: About(_B, "Add the noise that is claimed."),
     Pitfall.SMALL_NOISE: About(_B, "Add noise of the claimed multiplier times the clipping norm to every sum."),
-    Pitfall.NOISE_LAW: About(_B, "Draw Gaussian noise: the accountant knows no other."),
+    Pitfall.NOISE_DISTRIBUTION: About(_B, "Draw Gaussian noise: the accountant knows no other."),
     Pitfall.SEEDED_NOISE: About(_B, "Seed no generator that noise is drawn from, or use secure_mode=True."),
     Pitfall.SHARED_NOISE: About(_B, "Let every client draw noise from a generator of its own that nobody seeds."),
     Pitfall.REPEATED_NOISE: About(_B, "Draw noise afresh in every step."),
@@ -132,6 +132,6 @@ class Found(NamedTuple):
         return ABOUT[self.pitfall].weight
 
     @property
-    def mend(self) -> str:
-        """What mends it."""
-        return ABOUT[self.pitfall].mend
+    def fix(self) -> str:
+        """What fixes it."""
+        return ABOUT[self.pitfall].fix

@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler
 
 from fl_audit.local_training.facts import History, Noise, Sampling
 
-_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their law
+_HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 

@@ -1,1 +1,1 @@
-"""The release law: how contributions are clipped, who takes part, and which noise is added."""
+"""The mechanism: how contributions are clipped, who takes part, and which noise is added."""

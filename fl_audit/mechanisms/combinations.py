@@ -1,4 +1,4 @@
-"""Which parts of a release law go together; what cannot be accounted or weighed is refused with the reason."""
+"""Which parts of a mechanism go together; what cannot be accounted or weighed is refused with the reason."""
 
 from typing import assert_never
 
@@ -22,7 +22,7 @@ from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
-    InsideTraining,
+    LocalDPSGD,
     LocalGaussian,
     Noise,
     NoiseScaling,
@@ -33,12 +33,12 @@ from fl_audit.mechanisms.noise import (
 def _require_combination(
     adjacency: Adjacency, contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
 ) -> None:
-    """Refuse parts of a release law that do not go together, with the reason."""
+    """Refuse parts of a mechanism that do not go together, with the reason."""
     _require_private_training(adjacency, contribution, clipping, noise, participation)
     if isinstance(clipping, NoClipping) and not isinstance(noise, NoNoise):
         raise InputError(f"noise multiplier is {noise.multiplier} without clipping: noise needs a clipping norm")
     if isinstance(noise, NoNoise) and not isinstance(clipping, NoClipping):
-        raise InputError(f"clipping norm is {clipping.norm} without noise: clipping alone promises nothing")
+        raise InputError(f"clipping norm is {clipping.norm} without noise: clipping alone guarantees nothing")
     if not isinstance(participation, Everybody):
         _require_some(noise, participation)
     if isinstance(clipping, AdaptiveClipping):
@@ -52,13 +52,15 @@ def _require_combination(
 def _require_private_training(
     adjacency: Adjacency, contribution: Contribution, clipping: Clipping, noise: Noise, participation: Participation
 ) -> None:
-    is_inside = isinstance(noise, InsideTraining)
+    is_inside = isinstance(noise, LocalDPSGD)
     if not isinstance(contribution, PrivateTraining):
         foreign = "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to"
         require(not is_inside, f"{foreign}: accepted with it is strategy 'dp-sgd-clients'")
         return
-    bare = "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds noise"
-    require(not isinstance(noise, NoNoise), f"{bare}: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'")
+    bare = (
+        "strategy is 'dp-sgd-clients' without a guarantee, and its clients train by DP-SGD, which clips and adds noise"
+    )
+    require(not isinstance(noise, NoNoise), f"{bare}: accepted without a guarantee are 'dp-fedsgd' and 'dp-fedavg'")
     private = "with strategy 'dp-sgd-clients'"
     inside = "whose clients have added theirs in every step of their training: accepted with it is 'inside-training'"
     require(is_inside, f"noise is '{noise.kind}' {private}, {inside}")
@@ -67,7 +69,7 @@ def _require_private_training(
     opacus = "and the accountant of Opacus, which every client keeps, accounts for records that come or go"
     comes = f"adjacency is '{adjacency}' {private}, {opacus}: accepted with it is 'add-remove-record'"
     require(adjacency.relation is Relation.ADD_REMOVE, comes)
-    composed = "whose promise is composed over the steps of a client that trains in all rounds"
+    composed = "whose guarantee is composed over the steps of a client that trains in all rounds"
     some = f"not everybody takes part in every round {private}, {composed}"
     require(isinstance(participation, Everybody), f"{some}: accepted with it is that everybody takes part")
 
@@ -89,7 +91,7 @@ def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) ->
             sampled = f"noise is correlated over rounds at sampling rate {participation.rate}"
             unknown = "and no amplification by sampling is known for it"
             require(is_cohort, f"{sampled}, {unknown}: accepted are cohorts, or that everybody takes part")
-        case CentralGaussian() | InsideTraining() | NoNoise():
+        case CentralGaussian() | LocalDPSGD() | NoNoise():
             pass
         case _:
             assert_never(noise)
@@ -108,7 +110,7 @@ def _require_adaptive(contribution: Contribution, noise: Noise) -> None:
         case CorrelatedGaussian():
             correlated = "noise that is correlated over rounds, which is accounted for one norm in all rounds"
             raise InputError(f"clipping is 'adaptive' with {correlated}: accepted with it is 'fixed'")
-        case DistributedGaussian() | LocalGaussian() | InsideTraining():
+        case DistributedGaussian() | LocalGaussian() | LocalDPSGD():
             nobody = f"noise is '{noise.kind}', where nobody is there to add the noise of the bits"
             raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
         case _:

@@ -63,7 +63,7 @@ class PrivateTraining:
 
     # What a client does in a round. A record is in a step with probability one over the steps of an epoch.
     schedule: LocalSchedule
-    # Sizes of the shards, each at least 1; every size once is enough. Each client promises its own records something
+    # Sizes of the shards, each at least 1; every size once is enough. Each client guarantees its own records something
     # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
     # has the largest epsilon depends on the noise.
     shards: tuple[int, ...]
@@ -119,14 +119,14 @@ class AdaptiveClipping:
         Parameters
         ----------
         norms, share
-            C of this round, and the noised share of contributions that were at most C long; float64 (worlds,).
+            C of this round, and the noised share of contributions that were at most C long; float64 (trials,).
         """
         return norms * (-self.learning_rate * (share - self.quantile)).exp()
 
 
 @dataclass(frozen=True)
 class NoClipping:
-    """Contributions of any length, which leave noise no scale and promise nothing."""
+    """Contributions of any length, which leave noise no scale and guarantee nothing."""
 
     norm: ClassVar[float] = math.inf
     kind: Literal["none"] = "none"

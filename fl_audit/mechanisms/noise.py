@@ -1,8 +1,8 @@
 """Which noise a release gets.
 
-Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`ReleaseLaw.events` asks it
+Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`Mechanism.events` asks it
 for its multiplier), and how much of it an adversary faces who knows a part of it (`effective_noise_multiplier`). What
-was seen under two hypotheses is weighed in `weighing`. Numbers out of their range raise `InputError`.
+was seen under two hypotheses is weighed in `likelihood_ratio`. Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.names import NoiseScaling as NoiseScaling
@@ -66,7 +66,7 @@ class LocalGaussian(_OfClients):
     """Every client adds all of the noise to its contribution: N(0, sigma^2 I), sigma = z Delta.
 
     The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
-    was promised.
+    was claimed.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
@@ -108,7 +108,7 @@ class CorrelatedGaussian:
 
 
 @dataclass(frozen=True)
-class InsideTraining:
+class LocalDPSGD:
     """Every client adds N(0, (z C)^2 I) to the sum of clipped gradients in every step of its local training.
 
     It is a part of the contribution, and nobody adds any to the sum of contributions.
@@ -123,16 +123,16 @@ class InsideTraining:
 
 @dataclass(frozen=True)
 class NoNoise:
-    """The sum itself is released, and nothing is promised."""
+    """The sum itself is released, and nothing is claimed."""
 
     kind: Literal["none"] = "none"
 
 
-Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | InsideTraining | NoNoise
+Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | LocalDPSGD | NoNoise
 """The kinds of noise."""
 
 
-def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
+def effective_noise_multiplier(noise: Noise, threat_model: ThreatModel) -> float:
     """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
 
     z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and z sqrt(m - c)
@@ -142,49 +142,49 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
 
     Parameters
     ----------
-    noise, standpoint
+    noise, threat_model
         The noise, and from where the adversary looks.
     """
     match noise:
         case NoNoise():
             return 0.0
         case CentralGaussian(z) | CorrelatedGaussian(z):
-            server = "place is 'server' and the server adds the noise, so it knows everything"
-            accepted = "accepted with place = 'server' are noise = 'distributed' and 'local'"
-            require(standpoint.place is Place.CLIENT, f"{server}: {accepted}")
+            server = "adversary is 'server' and the server adds the noise, so it knows everything"
+            accepted = "accepted with adversary = 'server' are noise = 'distributed' and 'local'"
+            require(threat_model.adversary is Adversary.CLIENT, f"{server}: {accepted}")
             return z
         case DistributedGaussian(z, clients):
-            return z * _left(clients, standpoint) / math.sqrt(clients)
+            return z * _left(clients, threat_model) / math.sqrt(clients)
         case LocalGaussian(z, clients):
-            return z * _left(clients, standpoint)
-        case InsideTraining(z):
+            return z * _left(clients, threat_model)
+        case LocalDPSGD(z):
             # The target's client noises its own steps: what others know of their own noise takes nothing from it.
             return z
         case _:
             assert_never(noise)
 
 
-def _left(clients: int, standpoint: Standpoint) -> float:
+def _left(clients: int, threat_model: ThreatModel) -> float:
     """Return the square root of the number of shares that the adversary faces."""
-    if standpoint.place is Place.SERVER:
+    if threat_model.adversary is Adversary.SERVER:
         return 1.0
-    known, found = standpoint.known_shares, f"colluders is {standpoint.colluders} and there are {clients} clients"
+    known, found = threat_model.known_shares, f"colluders is {threat_model.colluders} and there are {clients} clients"
     accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
     require(known < clients, f"{found}: {accepted}")
     return math.sqrt(clients - known)
 
 
-def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-    """Return the standard normal draws of one client, float32 (worlds, size).
+def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) -> Tensor:
+    """Return the standard normal draws of one client, float32 (trials, size).
 
     Parameters
     ----------
-    seed, worlds, server_round, size
-        The client's own secret seed; the numbers of the worlds; the round; and the number of parameters.
+    seed, trials, server_round, size
+        The client's own secret seed; the numbers of the trials; the round; and the number of parameters.
     """
-    draws = np.empty((len(worlds), size), dtype=np.float32)
-    for row, world in enumerate(worlds):
-        source = generator(seed, Purpose.NOISE_SHARE, world=world, round=server_round)
+    draws = np.empty((len(trials), size), dtype=np.float32)
+    for row, trial in enumerate(trials):
+        source = generator(seed, Purpose.NOISE_SHARE, trial=trial, round=server_round)
         source.standard_normal(out=draws[row], dtype=np.float32)
     return torch.from_numpy(draws)
 
@@ -195,7 +195,7 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
     Parameters
     ----------
     total, standard_normals, sigma
-        Float32 sums (worlds, parameters), which are written over; draws of the same shape; and the standard deviation
-        of each world (worlds,).
+        Float32 sums (trials, parameters), which are written over; draws of the same shape; and the standard deviation
+        of each trial (trials,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

@@ -1,1 +1,1 @@
-"""What is promised: pure mathematics, without torch."""
+"""What is claimed: pure mathematics, without torch."""

@@ -19,9 +19,9 @@ from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_de
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
 from fl_audit.privacy.scores import Sensitivities, gaussian_advantage, gaussian_log_odds_bound, require_prior
-from fl_audit.search import largest_kept
+from fl_audit.root_finding import largest_kept
 
-_CHEAP = 50_000  # grid points up to which a law is put on a finer grid for its quantiles
+_CHEAP = 50_000  # grid points up to which a distribution is put on a finer grid for its quantiles
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class PrivacyProfile:
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
-    """Return the epsilon that an accountant promises for a composition, at least 0, in nats.
+    """Return the epsilon that an accountant guarantees for a composition, at least 0, in nats.
 
     Raises `InputError` if delta is out of its range or the accountant cannot handle an event, which the message names.
 
@@ -175,7 +175,7 @@ def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> Non
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
-    """Return the epsilon that an accountant promises at delta for a Gaussian composition with parameter mu.
+    """Return the epsilon that an accountant guarantees at delta for a Gaussian composition with parameter mu.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def client_epsilons(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[float, ...]:
-    """Return the epsilon that every client that trains with Opacus promises its records over all rounds, in order.
+    """Return the epsilon that every client that trains with Opacus guarantees its records over all rounds, in order.
 
     Records come or go (add-remove), as in Opacus' accountants. Raises `InputError` if a number is out of its range, or
     the accountant cannot account for sampling.
@@ -244,13 +244,13 @@ def client_epsilons(
     batch, rounds, noise_multiplier, epochs, steps
         As for `local_events`, the same for all clients.
     delta, accountant
-        The delta of the promise, above 0 and below 1; and who accounts: `rdp` reports what Opacus' `RDPAccountant`
+        The delta of the guarantee, above 0 and below 1; and who accounts: `rdp` reports what Opacus' `RDPAccountant`
         does, `pld` the tighter answer, and `gdp` accounts for one batch only.
     """
 
-    def promised(records: int) -> float:
+    def claimed(records: int) -> float:
         events = local_events(records, batch, rounds, noise_multiplier, epochs=epochs, steps=steps)
         return account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, delta)
 
-    known = {records: promised(records) for records in dict.fromkeys(shard_sizes)}
+    known = {records: claimed(records) for records in dict.fromkeys(shard_sizes)}
     return tuple(known[records] for records in shard_sizes)

@@ -1,6 +1,7 @@
-"""From a promise that a person can relate to, to the smallest noise that keeps it.
+"""From a guarantee that a person can relate to, to the smallest noise that keeps it.
 
-A calibration is a target (module `targets`) and a claim at unit noise; what the noise that is found promises is told by
+A calibration is a target (module `targets`) and a claim at unit noise; what the noise that is found guarantees is told
+by
 `guarantee`.
 """
 
@@ -18,27 +19,27 @@ from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
 from fl_audit.privacy.targets import Target
-from fl_audit.search import smallest_root
+from fl_audit.root_finding import smallest_root
 
 _HARDLY_EVER = 1e-6
 """Probability with which a unit takes part in any round at all, under which the smallest noise is tried first."""
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
 SMALLEST_SAMPLED_NOISE = 0.01
-"""Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a promise, so that even
+"""Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a guarantee, so that even
 less noise would do."""
 
 
 def noise_multiplier_for(target: Target, claim: Claim) -> float:
     """Return the smallest noise multiplier, sigma over the sensitivity, that keeps the target.
 
-    What is returned keeps the promise as `guarantee` states it. It is the smallest that does to 1e-9 of itself; with
+    What is returned keeps the guarantee as `guarantee` states it. It is the smallest that does to 1e-9 of itself; with
     sampling to 1e-8, with sampling under `pld` to 1e-5, and not under `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if
     the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach the target.
 
     Parameters
     ----------
     target
-        What is promised. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
+        What is claimed. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
         of the log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An
         advantage is kept exactly, delta(0), whoever the accountant is. `rdp-classic` takes the larger of that noise and
         of the one that Eq. (6) asks, so that `rho_alpha`, which is told beside it, stays at the target too.
@@ -81,7 +82,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     Parameters
     ----------
     target, claims
-        What is promised, and under which claims: at least one, each with noise multiplier 1.
+        What is claimed, and under which claims: at least one, each with noise multiplier 1.
     """
     first, *left = claims
     noise = noise_multiplier_for(target, first)
@@ -95,7 +96,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return what a claim promises over what it is to promise: the target is kept up to 1."""
+    """Return what a claim guarantees over what it is to guarantee: the target is kept up to 1."""
 
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)

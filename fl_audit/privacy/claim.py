@@ -1,4 +1,4 @@
-"""The claim: all that a promise refers to, as one value.
+"""The claim: all that a guarantee refers to, as one value.
 
 Calibration, guarantees, figures and the command line read nothing else, so that noise cannot be calibrated under one
 adjacency and reported under another.

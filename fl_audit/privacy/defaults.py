@@ -1,6 +1,6 @@
-"""What a promise has that leaves these out: the one table that command line, Python and TOML read.
+"""What a guarantee has that leaves these out: the one table that command line, Python and TOML read.
 
-The relation between neighbours stands in no table: a promise without it means nothing, so it is always named.
+The relation between neighbours stands in no table: a guarantee without it means nothing, so it is always named.
 """
 
 from typing import Final

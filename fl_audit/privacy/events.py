@@ -1,7 +1,7 @@
-"""What is released in training, as values: the kinds of noisy release that a promise is made of.
+"""What is released in training, as values: the kinds of noisy release that a guarantee is made of.
 
-Every event describes the pair of output laws that tell two neighbouring training sets apart best, so an event needs the
-sensitivity under the adjacency that the promise refers to, and nothing else about the data.
+Every event describes the pair of output distributions that tell two neighbouring training sets apart best, so an event
+needs the sensitivity under the adjacency that the guarantee refers to, and nothing else about the data.
 """
 
 import math
@@ -48,7 +48,7 @@ class SampledGaussianRelease:
     """A Gaussian release in which the differing unit takes part with a probability, `count` times.
 
     Poisson sampling: every unit is in each release on its own with probability `sampling_rate`. `noise_multiplier` is
-    sigma over the sensitivity under the adjacency of the promise: sigma / C when a unit comes or goes, sigma / (2C)
+    sigma over the sensitivity under the adjacency of the guarantee: sigma / C when a unit comes or goes, sigma / (2C)
     when one is replaced.
 
     Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability 1 -
@@ -175,8 +175,8 @@ def local_events(
 ) -> tuple[ReleaseEvent, ...]:
     """Return what one client releases over the whole training if it trains with Opacus: client-side DP-SGD.
 
-    It clips and noises by itself, so that its promise depends on its own shard alone: over all rounds it makes rounds x
-    steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, which costs nothing
+    It clips and noises by itself, so that its guarantee depends on its own shard alone: over all rounds it makes rounds
+    x steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, which costs nothing
     more. Raises `InputError` if a number is out of its range, or not exactly one of epochs and steps is given.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: the exact promise of Gaussian noise without sampling, and checks of its numbers.
+"""Gaussian differential privacy: the exact guarantee of Gaussian noise without sampling, and checks of its numbers.
 
 Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2; k
 equal rounds have mu = sqrt(k) / z. Numbers out of their range raise `InputError`.
@@ -14,7 +14,7 @@ import math
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
 from fl_audit.errors import require, require_number
-from fl_audit.search import bracketed_root
+from fl_audit.root_finding import bracketed_root
 
 _SQRT2 = math.sqrt(2.0)
 _LOWEST_LOG = -1e300
@@ -171,7 +171,7 @@ def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
     ----------
     noise_multiplier, bit_multiplier
         z, what both releases together shall have, positive; z_bit, noise standard deviation of the sum of bits over its
-        sensitivity, above z: a bit with as little noise as the promise leaves nothing for the sum.
+        sensitivity, above z: a bit with as little noise as the guarantee leaves nothing for the sum.
     """
     require_noise_multiplier(noise_multiplier)
     require_noise_multiplier(bit_multiplier)

@@ -1,4 +1,4 @@
-"""Group privacy: what a promise to one unit is worth to several units together."""
+"""Group privacy: what a guarantee to one unit is worth to several units together."""
 
 import math
 
@@ -19,7 +19,7 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
     Parameters
     ----------
     profile, size, delta
-        What one unit is promised; how many units there are, from 1; and the delta of the group, above 0 and below 1.
+        What one unit is claimed; how many units there are, from 1; and the delta of the group, above 0 and below 1.
 
     Examples
     --------

@@ -1,4 +1,5 @@
-"""All that a claim promises: epsilon, how sure an insider may become, how often it or a membership adversary is right.
+"""All that a claim guarantees: epsilon, how sure an insider may become, how often it or a membership adversary is
+right.
 
 Numbers out of their range raise `InputError`.
 """
@@ -23,12 +24,12 @@ _LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
 
 @dataclass(frozen=True)
 class Guarantee:
-    """All that a claim promises.
+    """All that a claim guarantees.
 
     Parameters
     ----------
     claim
-        What the promise refers to.
+        What the guarantee refers to.
     epsilon
         The epsilon that the accountant reports at the delta of the claim, in nats.
     mu
@@ -41,7 +42,8 @@ class Guarantee:
         bound of `scores.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
     belief_bound_fixed
         The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
-        the law of the log-odds. Equal to `belief_bound` for the other accountants, which know no such law.
+        the distribution of the log-odds. Equal to `belief_bound` for the other accountants, which know no such
+        distribution.
     rho_alpha
         The score of Bernau et al. 2021 (theorem 3) of epsilon and delta, beside `rdp-classic`, the accountant of that
         paper; None beside any other. It is a bound for noise that is calibrated by the classic formula, Eq. (1), only.
@@ -77,7 +79,7 @@ class Guarantee:
 
     @property
     def adjacency(self) -> Adjacency:
-        """How the neighbours of the promise differ."""
+        """How the neighbours of the guarantee differ."""
         return self.claim.adjacency
 
     @property
@@ -155,11 +157,11 @@ class Guarantee:
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
         remarks = [self.remark] if self.remark else []
-        return html_table(rows, f"Promise: {self.adjacency}, by {self.accountant}", remarks)
+        return html_table(rows, f"Guarantee: {self.adjacency}, by {self.accountant}", remarks)
 
 
-def guarantee(claim: Claim) -> Guarantee:
-    """Return all that a claim promises.
+def derive_guarantee(claim: Claim) -> Guarantee:
+    """Return all that a claim guarantees.
 
     Raises `InputError` if the accountant cannot account for the events, or not at this delta.
 
@@ -167,8 +169,8 @@ def guarantee(claim: Claim) -> Guarantee:
     --------
     >>> from fl_audit.privacy.events import gaussian_rounds
     >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(9.952, 30), 0.001, 0.5, Accountant.RDP_CLASSIC)
-    >>> promise = guarantee(claim)
-    >>> round(promise.belief_bound, 3), round(promise.advantage_bound_exact, 3)
+    >>> guarantee = derive_guarantee(claim)
+    >>> round(guarantee.belief_bound, 3), round(guarantee.advantage_bound_exact, 3)
     (0.9, 0.217)
     """
     profile = claim.profile
@@ -189,7 +191,7 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
 
     Raises `InputError` if the accountant of one cannot account for its events.
     """
-    each = [guarantee(claim) for claim in claims]
+    each = [derive_guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")
     largest = {name: max(getattr(one, name) for one in each) for name in bounds}
     # `rho_alpha` grows with epsilon, so that of the largest epsilon is the largest.
@@ -212,7 +214,7 @@ def _belief_bound(claim: Claim, epsilon: float, sensitivities: Sensitivities) ->
 class MembershipBounds:
     """Upper bounds on the advantage of a membership adversary, from the loosest to the tightest."""
 
-    yeom: float  # e^epsilon - 1, for a promise with delta = 0; above 1 it says nothing, and it may be infinite
+    yeom: float  # e^epsilon - 1, for a guarantee with delta = 0; above 1 it says nothing, and it may be infinite
     tradeoff: float  # (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), up to 1
     exact: float  # the total variation delta(0): what the best adversary achieves against the worst pair of neighbours
 
@@ -220,9 +222,9 @@ class MembershipBounds:
 def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on the membership advantage under epsilon-DP (Yeom et al. 2018, theorem 1).
 
-    It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it
-    by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
-    Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
+    It needs delta = 0 and a guarantee for records that are replaced; under (epsilon, delta)-DP the advantage may pass
+    it by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and
+    9d. Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
@@ -237,33 +239,33 @@ def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
-def membership_bounds(promise: Guarantee) -> MembershipBounds:
-    """Return what a promise leaves to an adversary who is asked about members and others of the population.
+def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
+    """Return what a guarantee leaves to an adversary who is asked about members and others of the population.
 
     It is asked about one unit that was drawn from D or from the population. Both answers belong to data sets of the
-    same size, so what counts is D against D with that unit replaced: a promise for units that come and go is converted.
-    The adversary is told the average training loss, which is no part of the release; the bounds leave out that this
-    threshold moves by one record's share of a mean.
+    same size, so what counts is D against D with that unit replaced: a guarantee for units that come and go is
+    converted. The adversary is told the average training loss, which is no part of the release; the bounds leave out
+    that this threshold moves by one record's share of a mean.
 
-    All three hold on average over data sets drawn from the population, and only where every unit has the promise: noise
-    scaled to the local sensitivity of one pair promises nothing to other units.
+    All three hold on average over data sets drawn from the population, and only where every unit has the guarantee:
+    noise scaled to the local sensitivity of one pair guarantees nothing to other units.
 
     Parameters
     ----------
-    promise
-        What is promised over all rounds. Where its units come and go, a replacement has (2 epsilon,
+    guarantee
+        What is claimed over all rounds. Where its units come and go, a replacement has (2 epsilon,
         (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
         the total variation.
     """
-    match promise.adjacency.relation:
+    match guarantee.adjacency.relation:
         case Relation.REPLACE:
-            epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
+            epsilon, delta, exact = guarantee.epsilon, guarantee.delta, guarantee.advantage_bound_exact
         case Relation.ADD_REMOVE:
-            epsilon = 2 * promise.epsilon
-            delta = promise.delta * (2 + yeom_bound(promise.epsilon))
-            gaussian = gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0
-            exact = min(gaussian, 2 * promise.advantage_bound_exact)
+            epsilon = 2 * guarantee.epsilon
+            delta = guarantee.delta * (2 + yeom_bound(guarantee.epsilon))
+            gaussian = gaussian_advantage(2 * guarantee.mu) if math.isfinite(guarantee.mu) else 1.0
+            exact = min(gaussian, 2 * guarantee.advantage_bound_exact)
         case _:
-            assert_never(promise.adjacency.relation)
+            assert_never(guarantee.adjacency.relation)
     tradeoff = _tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

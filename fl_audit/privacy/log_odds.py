@@ -1,14 +1,14 @@
-"""The exact law of the insider's log-odds L = log P(releases | D) / P(releases | D'), if D or if D' was used.
+"""The exact distribution of the insider's log-odds L = log P(releases | D) / P(releases | D'), if D or if D' was used.
 
-It is the law of the privacy loss: under D that of the loss of D against D', under D' minus the loss of D' against D.
-Simulated log-odds are tested against it (`uniforms`, then Kolmogorov-Smirnov against the uniform law). It
-holds where the sensitivities of all rounds are those of the events; sensitivities that follow from earlier releases
-give other laws.
+It is the distribution of the privacy loss: under D that of the loss of D against D', under D' minus the loss of D'
+against D. Simulated log-odds are tested against it (`uniforms`, then Kolmogorov-Smirnov against the uniform
+distribution). It holds where the sensitivities of all rounds are those of the events; sensitivities that follow from
+earlier releases give other distributions.
 
 D is the data set with the unit, and D' the one without it (add-remove) or with its replacement. Under secret sampling
-of a unit that comes or goes the two laws are no mirror images: releases under D are the mixture (1-q) N(0) + q N(mu),
-those under D' are N(0), and L is at least k log(1-q) under both. In all other cases L under D' has the law of -L under
-D.
+of a unit that comes or goes the two distributions are no mirror images: releases under D are the mixture (1-q) N(0) + q
+N(mu), those under D' are N(0), and L is at least k log(1-q) under both. In all other cases L under D' has the
+distribution of -L under D.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent
 
-# Length of the grid that a law is put on, if that takes no more than so many times the usual number of points.
+# Length of the grid that a distribution is put on, if that takes no more than so many times the usual number of points.
 _GRID, _FINER = 500_000, 32
 
 
@@ -66,7 +66,7 @@ class NormalLogOdds:
 
 @dataclass(frozen=True, eq=False)
 class GriddedLogOdds:
-    """The law from a privacy loss distribution, on a grid."""
+    """The distribution from a privacy loss distribution, on a grid."""
 
     values: Floats  # grid of log-odds, rising evenly
     cumulative: Floats  # P(L <= value) for each
@@ -87,26 +87,28 @@ class GriddedLogOdds:
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the law.
+        """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the
+        distribution.
 
         Several outcomes may share one value (a unit that was seen to take part in no round has L = 0), so each number
         is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what the
-        grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
-        where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ from uniform
-        ones by up to 0.008, which tests of 10,000 log-odds do not notice.
+        grid has made of an atom lies within, and elsewhere the distribution hardly changes over so little. Near k
+        log(1-q), where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ
+        from uniform ones by up to 0.008, which tests of 10,000 log-odds do not notice.
 
         Parameters
         ----------
         log_odds, generator
-            Log-odds that may follow this law, of any shape, and what draws among outcomes that share one value.
+            Log-odds that may follow this distribution, of any shape, and what draws among outcomes that share one
+            value.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
         return np.asarray(low + (high - low) * generator.random(found.shape), dtype=np.float64)
 
 
-LogOddsLaw = NormalLogOdds | GriddedLogOdds
-"""The law of the log-odds L of D against D', in nats, without the prior."""
+LogOddsDistribution = NormalLogOdds | GriddedLogOdds
+"""The distribution of the log-odds L of D against D', in nats, without the prior."""
 
 
 def _probabilities(probability: ArrayLike) -> Floats:
@@ -115,8 +117,10 @@ def _probabilities(probability: ArrayLike) -> Floats:
     return found
 
 
-def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Truth, fine: bool = True) -> LogOddsLaw:
-    """Return the law of the insider's log-odds of D against D' after all releases.
+def log_odds_distribution(
+    events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Truth, fine: bool = True
+) -> LogOddsDistribution:
+    """Return the distribution of the insider's log-odds of D against D' after all releases.
 
     It is in closed form for Gaussian releases without sampling, otherwise from the privacy loss distribution. For up to
     about 100 releases its `error` is about a thousandth of the standard deviation of L, on the coarser grid a fiftieth.
@@ -130,7 +134,8 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
     under
         Which neighbour was used.
     fine
-        Whether a law on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes less time.
+        Whether a distribution on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes
+        less time.
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
@@ -152,7 +157,7 @@ def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
 
 
 def increments_of(log_odds: Floats) -> Floats:
-    """Return the increments of cumulated log-odds (worlds, rounds), for tables that kept nothing else.
+    """Return the increments of cumulated log-odds (trials, rounds), for tables that kept nothing else.
 
     Increments that are tiny beside the log-odds themselves are lost to rounding.
     """

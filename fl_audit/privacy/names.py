@@ -1,4 +1,4 @@
-"""What promises are computed by, and noise is scaled to, by name: modules that only name them need nothing else."""
+"""What guarantees are computed by, and noise is scaled to, by name: modules that only name them need nothing else."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -7,7 +7,7 @@ from fl_audit.adjacency import Adjacency
 
 
 class Accountant(StrEnum):
-    """How a promise is computed from the noise.
+    """How a guarantee is computed from the noise.
 
     RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with Mironov's first
     conversion to (epsilon, delta). RDP is that of opacus: the same orders, the tighter conversion of Balle et al. 2020.

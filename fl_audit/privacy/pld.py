@@ -1,11 +1,11 @@
-"""Pessimistic privacy loss distributions: what any composition of releases promises, on a grid, with a stated error.
+"""Pessimistic privacy loss distributions: what any composition of releases guarantees, on a grid, with a stated error.
 
-The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's law of L is put on a grid of
-width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid points is
-split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps its mean, so
-the gridded pair is never less distinguishable than the true one; `loss_laws` composes them. (Constructors of
-dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16 / h at every
-grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
+The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's distribution of L is put on a
+grid of width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid
+points is split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps
+its mean, so the gridded pair is never less distinguishable than the true one; `loss_distributions` composes them.
+(Constructors of dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16
+/ h at every grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
 
 How far it can be off. The grid moves each of the K composed losses by less than h, and keeps the mean of e^L under Q,
 so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
@@ -28,7 +28,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.loss_laws import LossGrid, LossLaw, _loss_laws
+from fl_audit.privacy.loss_distributions import LossDistribution, LossGrid, _loss_distributions
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 from fl_audit.privacy.scores import Sensitivities, gaussian_log_odds_bound
@@ -38,7 +38,7 @@ MISPLACED_MASS = 1e-12
 _MASS_PER_RELEASE = 2e-15
 FINE, COARSE, FINEST = 200, 40, 800
 """Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
-quantiles of laws that are cheap."""
+quantiles of distributions that are cheap."""
 _SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
 _LARGEST_LOSS = 1e20
 _MOST_RELEASES = 10**9  # with more, rounding alone misplaces as much mass as a delta of 1e-5 has, and none is read off
@@ -51,7 +51,7 @@ _LARGEST_STEP_GRID = 2**19
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """delta(epsilon) of one direction, from a law of the loss on a grid."""
+    """delta(epsilon) of one direction, from a distribution of the loss on a grid."""
 
     losses: Floats  # grid of losses, evenly spaced
     interval: float  # h, the width of the grid
@@ -99,7 +99,7 @@ class LossCurve:
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """What a composition promises, the worse of both directions (D against D' and D' against D)."""
+    """What a composition guarantees, the worse of both directions (D against D' and D' against D)."""
 
     curves: tuple[LossCurve, ...]  # one curve, or two where the directions differ
     interval: float  # h
@@ -137,7 +137,8 @@ class LossCurves:
         return self.quantile(delta) if sensitivities is Sensitivities.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss, never too small, that is passed with at most the probability where all losses have fixed laws.
+        """Return a loss, never too small, that is passed with at most the probability where all losses have fixed
+        distributions.
 
         A thousandth of the probability is left to sums that the grid has lowered by more than the slack that is added.
         """
@@ -171,43 +172,43 @@ class LossCurves:
         return best
 
 
-def _interval(laws: Sequence[tuple[LossLaw, int]], points: int, count: int, longest: float) -> float:
+def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
     """Return h: `points` to the standard deviation of one loss, fewer where the grid would grow too long."""
-    deviation = math.sqrt(sum(times * law.deviation**2 for law, times in laws))
+    deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
     if points >= FINE:
         wanted = min(wanted, _WIDEST_INTERVAL)
     interval = max(wanted, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
-    pure = [law.span[1] for law, _ in laws if law.is_pure]
-    if len(pure) == len(laws) and len(set(pure)) == 1:
+    pure = [distribution.span[1] for distribution, _ in distributions if distribution.is_pure]
+    if len(pure) == len(distributions) and len(set(pure)) == 1:
         return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
     return interval
 
 
-def _self_compose(law: LossGrid, count: int) -> LossGrid:
-    """Return the law of `count` releases.
+def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
+    """Return the distribution of `count` releases.
 
     Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at exponents down to
     one over the length of the grid, which are far from the best for a short grid and many releases.
     """
     if count < _STAGED:
-        return law if count == 1 else law.times(count)
+        return distribution if count == 1 else distribution.times(count)
     stage = math.isqrt(count)
-    composed = law.times(stage).times(count // stage)
+    composed = distribution.times(stage).times(count // stage)
     rest = count % stage
-    return composed.plus(_self_compose(law, rest)) if rest else composed
+    return composed.plus(_self_compose(distribution, rest)) if rest else composed
 
 
-def _curve(law: LossGrid, interval: float, misplaced: float) -> LossCurve:
-    """Read the grid of a composed law; delta at grid point j is T_j - S_j + infinity.
+def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCurve:
+    """Read the grid of a composed distribution; delta at grid point j is T_j - S_j + infinity.
 
     T_j is the mass above j and S_j the same mass, each part times e^-(a_i - a_j): S_j = e^-h (S_{j+1} + p_{j+1}).
     """
-    probabilities, infinity = law.probabilities, law.infinity + misplaced
+    probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
     start, stop = (int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else (0, probabilities.size)
     probabilities = probabilities[start:stop]
-    losses = (law.first + start + np.arange(probabilities.size, dtype=np.float64)) * interval
+    losses = (distribution.first + start + np.arange(probabilities.size, dtype=np.float64)) * interval
     above = np.append(probabilities[1:], 0.0)[::-1]
     lower = _decaying_sums(above, math.exp(-interval))[::-1]
     upper = np.cumsum(above)[::-1]
@@ -231,7 +232,8 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return what a composition promises; `InputError` if there is so little noise that a grid cannot hold the losses.
+    """Return what a composition guarantees; `InputError` if there is so little noise that a grid cannot hold the
+    losses.
 
     Parameters
     ----------
@@ -242,19 +244,24 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     points
         Grid points per standard deviation of one release's loss.
     """
-    laws = _loss_laws(events, adjacency)
-    longest, count = max(high - low for low, high in (law.span for law, _ in laws)), sum(times for _, times in laws)
+    distributions = _loss_distributions(events, adjacency)
+    longest, count = (
+        max(high - low for low, high in (distribution.span for distribution, _ in distributions)),
+        sum(times for _, times in distributions),
+    )
     most = f"accepted by pld are up to {_MOST_RELEASES:,}"
     require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {most}")
     accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
     require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
-    interval = _interval(laws, points, count, longest)
-    directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
+    interval = _interval(distributions, points, count, longest)
+    directions = (False,) if all(distribution.symmetric for distribution, _ in distributions) else (False, True)
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
     for reverse in directions:
         with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
-            each = [_self_compose(law.masses(interval, reverse), times) for law, times in laws]
+            each = [
+                _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
+            ]
         curves.append(_curve(reduce(LossGrid.plus, each), interval, misplaced))
     error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
     return LossCurves(tuple(curves), interval, error, count, events, adjacency)

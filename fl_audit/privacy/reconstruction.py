@@ -1,4 +1,4 @@
-"""What a promise says against reconstruction: how often an attacker can name what it could only guess before.
+"""What a guarantee says against reconstruction: how often an attacker can name what it could only guess before.
 
 The attacker knows every record but one, sees every release, and names the missing record, or says something about it,
 that it would hit with probability `chance` if the record had never been used. Where f is the trade-off curve between
@@ -33,8 +33,8 @@ def against_its_absence(claim: Claim) -> Claim:
 
     Where units are replaced the sum of all others lies half as far away as another sum with one contribution more. A
     randomized response has no release without its record: another record of the same owner stands for it, which is
-    never better than the truth for the promise. Raises `InputError` if the noise follows the pair D and D' (`fixed`
-    sensitivities): such noise promises nothing for other records.
+    never better than the truth for the guarantee. Raises `InputError` if the noise follows the pair D and D' (`fixed`
+    sensitivities): such noise guarantees nothing for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"

@@ -80,7 +80,7 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
     """Return the Renyi divergences of one Gaussian release whose coin of participation is seen, at `RDP_ORDERS`.
 
-    The coin has the same law between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
+    The coin has the same distribution between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
     D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
     """
     exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)

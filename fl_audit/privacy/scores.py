@@ -1,4 +1,4 @@
-"""What a promise means for an insider: the identifiability scores, and how sure it may become under Gaussian noise.
+"""What a guarantee means for an insider: the identifiability scores, and how sure it may become under Gaussian noise.
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
 `gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Numbers out of

@@ -3,7 +3,7 @@
 Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal is fitted to each set,
 and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1). The tails
 are computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a
-grid. All functions work on many models at once: any leading axes, such as worlds, are allowed. Related modules:
+grid. All functions work on many models at once: any leading axes, such as trials, are allowed. Related modules:
 `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
 model, with interval and warnings).
 
@@ -137,7 +137,7 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Floats:
-    """Return Epsilon* of two normal laws of scores, in nats: a closed form up to one root, found by bisection.
+    """Return Epsilon* of two normal distributions of scores, in nats: a closed form up to one root, found by bisection.
 
     It is the supremum over all thresholds of the ratios of `epsilon_star_of_rates`. For equal standard deviations and
     no cut it equals `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. Exchanging
@@ -155,9 +155,10 @@ def epsilon_star_gaussian(
         From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
-        both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known laws. For laws
-        that were fitted to losses, the tails beyond the cut are guesses: see `parametric_epsilon_star`. Where no
-        threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
+        both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known distributions.
+        For distributions that were fitted to losses, the tails beyond the cut are guesses: see
+        `parametric_epsilon_star`. Where no threshold lies within the cut, because the two distributions hardly overlap,
+        all thresholds count.
 
     Raises
     ------
@@ -172,10 +173,10 @@ def epsilon_star_gaussian(
     require_star_delta(delta)
     require_cut(cut)
     given = (member_mean, member_std, population_mean, population_std)
-    laws = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
-    finite = np.logical_and.reduce([np.isfinite(each) for each in laws])
+    distributions = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+    finite = np.logical_and.reduce([np.isfinite(each) for each in distributions])
     require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
-    mean_1, std_1, mean_0, std_0 = laws
+    mean_1, std_1, mean_0, std_0 = distributions
     require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
     same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
     reach = np.full(same.shape, np.inf)
@@ -184,7 +185,7 @@ def epsilon_star_gaussian(
     unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
     plain = ~same & ~unbounded
     found = np.where(unbounded, np.inf, 0.0)
-    # Epsilon* is the largest over both orders of the two laws, and over upper and lower tails.
+    # Epsilon* is the largest over both orders of the two distributions, and over upper and lower tails.
     gap, one, zero = mean_0[plain] - mean_1[plain], std_1[plain], std_0[plain]
     offset = np.stack([gap / one, -gap / one, -gap / zero, gap / zero])
     spread = np.stack([zero / one, zero / one, one / zero, one / zero])

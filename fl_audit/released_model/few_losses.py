@@ -1,8 +1,8 @@
 """What Epsilon* can be said to be of few losses: from how many on a value is stated, and what chance alone gives.
 
-Epsilon* of any sample is above 0, and the fewer losses there are, the farther: two sets from one law, whose Epsilon* is
-0, gave these values of the parametric form (medians of 2000 pairs, of normal and of Gamma(2) losses; in brackets
-the value that 5 % of the pairs of normal losses exceed).
+Epsilon* of any sample is above 0, and the fewer losses there are, the farther: two sets from one distribution, whose
+Epsilon* is 0, gave these values of the parametric form (medians of 2000 pairs, of normal and of Gamma(2) losses; in
+brackets the value that 5 % of the pairs of normal losses exceed).
 
 ====================  ====================  ====================  ====================
 losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
@@ -17,8 +17,8 @@ losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
 
 So a value is stated from 100 losses in each set on: of the sizes that were tried it is the first at which most values
 are below 1 where nothing leaks, at a delta of a tenth of one over the number of losses. With fewer losses what is
-stated is the interval that holds for any laws. With more, a value that chance alone reaches in one of twenty cases is
-said to be such.
+stated is the interval that holds for any distributions. With more, a value that chance alone reaches in one of twenty
+cases is said to be such.
 """
 
 import numpy as np
@@ -33,9 +33,10 @@ _LEVEL = 0.95
 
 
 def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.random.Generator) -> float:
-    """Return what the parametric form exceeds in one of twenty cases where members and population have one normal law.
+    """Return what the parametric form exceeds in one of twenty cases where members and population have one normal
+    distribution.
 
-    For skewed laws, such as those of most losses, it is up to twice as much.
+    For skewed distributions, such as those of most losses, it is up to twice as much.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:
-        # Mean and standard deviation of normal samples are independent, and their laws are known.
+        # Mean and standard deviation of normal samples are independent, and their distributions are known.
         return rng.normal(0, size**-0.5, _PAIRS), np.sqrt(rng.chisquare(size - 1, _PAIRS) / size)
 
     found = epsilon_star_gaussian(*fits(sizes[0]), *fits(sizes[1]), delta, cut)

@@ -4,9 +4,9 @@ For fits of normals and of mixtures it is the hull of the percentile and the rev
 Epsilon* of any sample is above 0, so percentiles alone never reach down to 0 where nothing leaks, and reversed
 percentiles alone fall short where much leaks. A bootstrap resamples each set with replacement, which amounts to drawing
 how often each loss occurs. Where there are many losses, neighbouring ones share a cell, and the number of losses in
-each cell is drawn instead; these numbers follow the multinomial law that resampling implies. A cell holds at most a
-hundredth of the losses beyond it in either set, so an error rate changes by at most a hundredth of itself across a
-cell, far less than it varies from draw to draw. With up to 4000 losses every distinct loss has a cell of its own and
+each cell is drawn instead; these numbers follow the multinomial distribution that resampling implies. A cell holds at
+most a hundredth of the losses beyond it in either set, so an error rate changes by at most a hundredth of itself across
+a cell, far less than it varies from draw to draw. With up to 4000 losses every distinct loss has a cell of its own and
 nothing is lost.
 
 For the empirical form the interval holds for any two distributions of losses. The largest ratio is reached where few
@@ -104,11 +104,13 @@ def parametric_draws(
         low = np.minimum.reduce([np.where(n > 0, x, np.inf).min(axis=1) for n, x in drawn])
         high = np.maximum.reduce([np.where(n > 0, x, -np.inf).max(axis=1) for n, x in drawn])
         span = np.where(high > low, high - low, 1.0)[:, None]
-        laws = list[Floats]()
+        distributions = list[Floats]()
         for numbers, losses in drawn:
             used = np.flatnonzero(numbers.any(axis=0))
-            laws += _fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift)
-        found.append(epsilon_star_gaussian(laws[0], laws[1], laws[2], laws[3], delta, cut))
+            distributions += _fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift)
+        found.append(
+            epsilon_star_gaussian(distributions[0], distributions[1], distributions[2], distributions[3], delta, cut)
+        )
     return np.concatenate(found)
 
 

@@ -7,7 +7,7 @@ can be combined from parts: the extremes directly, the moments by the formula of
 records need only report a `LossRange` and then, once the range over all owners is known, the `ScoreMoments` of its own
 records.
 
-All arrays are float64 and have one shape (...), that of the models that are judged, such as worlds. A part may hold no
+All arrays are float64 and have one shape (...), that of the models that are judged, such as trials. A part may hold no
 record under some models; its other entries there are 0 and count for nothing.
 """
 

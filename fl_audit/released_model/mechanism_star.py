@@ -42,7 +42,7 @@ from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model.methods import PARAMETRIC_CUT
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import NormalMixture, normal
-from fl_audit.search import falling_root
+from fl_audit.root_finding import falling_root
 
 _RANKS, _LARGEST_RATE = 8, 1 / 3
 _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
@@ -58,7 +58,7 @@ class MechanismStar:
     mean_of_models: float  # mean of the Epsilon* of the models; at least 0
     models: int  # number of models
     delta: float  # the delta at which all of them hold
-    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None for exact laws
+    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None for exact distributions
     confidence: float | None = None  # least probability with which its epsilon reaches `lower_bound`; None without one
 
 
@@ -71,11 +71,11 @@ def mechanism_star_gaussian(
     tolerance: float = 1e-6,
     cut: float = 0.0,
 ) -> MechanismStar:
-    """Return both numbers of models whose scores follow known normal laws.
+    """Return both numbers of models whose scores follow known normal distributions.
 
     If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
-    Averaging their FNR then means mixing the laws of their members, so the mechanism is a mixture of normals against
-    one standard normal.
+    Averaging their FNR then means mixing the distributions of their members, so the mechanism is a mixture of normals
+    against one standard normal.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def mechanism_star_gaussian(
     each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut)
     require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
     require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
-    laws, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
-    mixture = NormalMixture(counts / mean_1.size, laws[0], laws[1])
+    distributions, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
+    mixture = NormalMixture(counts / mean_1.size, distributions[0], distributions[1])
     together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, cut, tolerance)
     return MechanismStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 PARAMETRIC_CUT = 1e-6
-"""The cut of fitted laws. The published text says that the authors cut, but has lost the number (section 3.1)."""
+"""The cut of fitted distributions. The published text says that the authors cut, but has lost the number (section
+3.1).
+"""
 EMPIRICAL_CUT = 0.001
 """The stability cut of appendix 8.1 for the empirical form."""
 

@@ -51,10 +51,10 @@ def epsilon_star_mixtures(
     Parameters
     ----------
     members, population
-        Laws of scores.
+        Distributions of scores.
     delta
-        From 0 to below 1. At 0, without a cut, the ratio of two different laws is unbounded, unless in each tail the
-        same component dominates both laws.
+        From 0 to below 1. At 0, without a cut, the ratio of two different distributions is unbounded, unless in each
+        tail the same component dominates both distributions.
     cut, tolerance
         As for `epsilon_star_gaussian`; the search ends when the gap is at most this, in nats, positive.
 
@@ -66,8 +66,13 @@ def epsilon_star_mixtures(
     require_star_delta(delta)
     require_cut(cut)
     require_number("tolerance is", tolerance, "positive numbers")
-    tables = [np.stack([law.weights, law.means, law.stds]) for law in (members, population)]
-    own, others = (table[:, np.lexsort(table)] for table in tables)  # components in one order, to compare both laws
+    tables = [
+        np.stack([distribution.weights, distribution.means, distribution.stds])
+        for distribution in (members, population)
+    ]
+    own, others = (
+        table[:, np.lexsort(table)] for table in tables
+    )  # components in one order, to compare both distributions
     if np.array_equal(own, others):
         return CertifiedStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
@@ -88,12 +93,12 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
     Parameters
     ----------
     members, population, cut
-        Laws of scores; from 0, below 1/2.
+        Distributions of scores; from 0, below 1/2.
     """
     if cut == 0:
         return -math.inf, math.inf
-    low = max(-law.mirrored().upper_quantile(math.log(cut)) for law in (members, population))
-    high = min(law.upper_quantile(math.log(cut)) for law in (members, population))
+    low = max(-distribution.mirrored().upper_quantile(math.log(cut)) for distribution in (members, population))
+    high = min(distribution.upper_quantile(math.log(cut)) for distribution in (members, population))
     return (low, high) if low < high else None
 
 
@@ -103,7 +108,7 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
     Parameters
     ----------
     members, population, points, delta
-        Laws of scores; thresholds, shape (points,); from 0 to below 1.
+        Distributions of scores; thresholds, shape (points,); from 0 to below 1.
     """
     ratios = [
         _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)
@@ -121,12 +126,14 @@ def _tail_supremum(
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
     if math.isinf(high):
-        high = float(max((law.means + _FAR * law.stds).max() for law in (p, q)))
+        high = float(max((distribution.means + _FAR * distribution.stds).max() for distribution in (p, q)))
     if not low < high:
         return best, best
     # The first intervals are closer together where components are narrow.
     steps = np.linspace(-6, 6, 25)
-    inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
+    inner = np.concatenate(
+        [(distribution.means + steps[:, None] * distribution.stds).ravel() for distribution in (p, q)]
+    )
     inner = np.unique(inner[(inner > low) & (inner < high)])
     inner = inner[:: max(1, inner.size // _START_EDGES)]
     edges = np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
@@ -173,7 +180,12 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether in each tail the same component dominates both laws: the widest, of equally wide the outermost."""
+    """Return whether in each tail the same component dominates both distributions: the widest, of equally wide the
+    outermost.
+    """
     pairs = ((one, other), (one.mirrored(), other.mirrored()))
-    leaders = ([max(zip(law.stds.tolist(), law.means.tolist(), strict=True)) for law in pair] for pair in pairs)
+    leaders = (
+        [max(zip(distribution.stds.tolist(), distribution.means.tolist(), strict=True)) for distribution in pair]
+        for pair in pairs
+    )
     return all(first == second for first, second in leaders)

@@ -66,7 +66,7 @@ class NormalMixture:
         return self._mixed(points, lambda z: -z * z / 2, density=True)
 
     def mirrored(self) -> "NormalMixture":
-        """Return the law of -X."""
+        """Return the distribution of -X."""
         return NormalMixture(self.weights, -self.means, self.stds)
 
     def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:

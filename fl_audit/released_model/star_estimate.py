@@ -1,6 +1,6 @@
 """Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
 
-The three ways differ in the laws of the scores, how the supremum is found and in the interval (`intervals`).
+The three ways differ in the distributions of the scores, how the supremum is found and in the interval (`intervals`).
 """
 
 import math
@@ -23,7 +23,7 @@ from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshol
 from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
-_Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
+_Distributions = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
@@ -51,12 +51,12 @@ class StarEstimate:
     members: int  # number of losses of members
     population: int  # of the population
     attacks: LossAttacks  # what simple attacks on the losses achieve
-    # The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of a
-    # set are equal.
-    laws: _Laws | None
+    # The distributions that were fitted to the scores of members and population; None for `empirical`, or where all
+    # losses of a set are equal.
+    distributions: _Distributions | None
     warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
     # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
-    # any laws of losses.
+    # any distributions of losses.
     is_lower_bound: bool = False
 
     @property
@@ -114,7 +114,8 @@ def estimate_epsilon_star(
     ----------
     member_losses, population_losses
         Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
-        With fewer than 100 of a set no value is stated, but the interval that holds for any laws; see `few_losses`.
+        With fewer than 100 of a set no value is stated, but the interval that holds for any distributions; see
+        `few_losses`.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
@@ -172,27 +173,27 @@ def _estimate(
 ) -> tuple[StarEstimate, tuple[str, ...]]:
     """Return Epsilon* by one method, and what is wrong with its fits: empty where they hold, or there are none."""
     delta, cut = asked.delta, DEFAULT_CUTS[method] if asked.cut is None else asked.cut
-    scores, laws = parametric.scores_of_pair(*losses, asked.shift), None
+    scores, distributions = parametric.scores_of_pair(*losses, asked.shift), None
     if method is StarMethod.EMPIRICAL:
         value, beyond = (float(empirical_epsilon_star(*losses, delta, limit)) for limit in (cut, 0.0))
         interval = empirical_interval(*losses, delta, cut, asked.confidence)
     elif not all(np.ptp(each) > 0 for each in scores):
-        # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
+        # Where a set is constant, the value is 0 or infinite whatever the distribution of the other set.
         value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, asked.shift, cut))
         interval = (value, value)
     else:
-        laws = _laws(scores, method, rng)
-        value, beyond = (_of_laws(laws, delta, limit, method) for limit in (cut, 0.0))
+        distributions = _distributions(scores, method, rng)
+        value, beyond = (_of_distributions(distributions, delta, limit, method) for limit in (cut, 0.0))
         interval = (value, value)
         if math.isfinite(value):
             if method is StarMethod.PARAMETRIC:
                 draws = parametric_draws(gather(*losses), delta, asked.shift, _REPLICATES, rng, cut)
             else:
-                draws = _mixture_draws(scores, laws, delta, cut, rng)
+                draws = _mixture_draws(scores, distributions, delta, cut, rng)
             interval = hull_interval(value, draws, asked.confidence)
-    warnings = tuple(_warnings(losses, laws, delta, cut, value, method))
-    fits = zip(_SETS, scores, laws or (), strict=False)
-    poor = tuple(said for name, each, law in fits for said in _poor_fit(name, each, law, method, rng))
+    warnings = tuple(_warnings(losses, distributions, delta, cut, value, method))
+    fits = zip(_SETS, scores, distributions or (), strict=False)
+    poor = tuple(said for name, each, distribution in fits for said in _poor_fit(name, each, distribution, method, rng))
     sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
     chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
     found = StarEstimate(
@@ -205,14 +206,14 @@ def _estimate(
         max(value, beyond),
         *sizes,
         attacks,
-        laws,
+        distributions,
         warnings + poor + chance,
     )
     return found, poor
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return what can be said of few losses: an interval that holds for any laws, and no value within it."""
+    """Return what can be said of few losses: an interval that holds for any distributions, and no value within it."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
@@ -221,7 +222,8 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
         f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
     )
     warnings = [
-        f"{said} from one law mostly show a value above 1, so only the interval that holds for any laws is stated"
+        f"{said} from one distribution mostly show a value above 1, so only the interval that holds for any "
+        "distributions is stated"
     ]
     warnings += _equal_losses(losses)
     sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
@@ -238,7 +240,7 @@ def _by_chance(
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
 
 
-def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
+def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Distributions:
     if method is StarMethod.PARAMETRIC:
         one, zero = (mixtures.normal(float(each.mean()), float(each.std())) for each in scores)
     else:
@@ -246,11 +248,11 @@ def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
     return one, zero
 
 
-def _of_laws(laws: _Laws, delta: float, cut: float, method: StarMethod) -> float:
-    """Return Epsilon* of fitted laws; for two normals there is a closed form."""
+def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
+    """Return Epsilon* of fitted distributions; for two normals there is a closed form."""
     if method is StarMethod.MIXTURE:
-        return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
-    one, zero = laws
+        return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
+    one, zero = distributions
     return float(parametric.epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
 
 
@@ -259,7 +261,9 @@ def _some(scores: Floats, rng: np.random.Generator) -> Floats:
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
-def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, cut: float, rng: np.random.Generator) -> Floats:
+def _mixture_draws(
+    scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
+) -> Floats:
     """Return bootstrap estimates: mixtures keep their number of components and are refitted from the original fit."""
     found = []
     used = [_some(each, rng) for each in scores]
@@ -268,25 +272,27 @@ def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, cut: float, rng: np
         if not all(np.ptp(each) > 0 for each in drawn):
             found.append(math.inf)
             continue
-        pairs = zip(drawn, laws, strict=True)
-        one, zero = (mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in pairs)
+        pairs = zip(drawn, distributions, strict=True)
+        one, zero = (
+            mixtures.fit_mixture(each, distribution.components, rng, start=distribution) for each, distribution in pairs
+        )
         found.append(epsilon_star_mixtures(one, zero, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
     return np.array(found)
 
 
 def _warnings(
-    losses: _Pair, laws: _Laws | None, delta: float, cut: float, value: float, method: StarMethod
+    losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
     """Return what speaks against the value, in words."""
     found = _equal_losses(losses)
-    if math.isinf(value) and laws is not None and delta == 0:
+    if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
-        found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
+        found.append(f"unbounded: at delta 0 two different normal distributions have no largest ratio; {instead}")
     elif math.isinf(value) and method is StarMethod.EMPIRICAL:
         found.append("unbounded: a threshold tells more than delta of one set apart without an error")
     elif math.isinf(value):
         found.append("unbounded: a set of equal losses is told apart by a threshold beside it")
-    if laws is not None and cut and threshold_limits(*laws, cut) is None:
+    if distributions is not None and cut and threshold_limits(*distributions, cut) is None:
         found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
     if method is StarMethod.EMPIRICAL and cut * min(each.size for each in losses) < 1:
         found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
@@ -316,19 +322,19 @@ def fit_is_rejected(p_value: float | None) -> bool:
 def _equal_losses(losses: _Pair) -> list[str]:
     named = zip(_SETS, losses, strict=True)
     return [
-        f"all losses of {name} are equal: their law says nothing about other records"
+        f"all losses of {name} are equal: their distribution says nothing about other records"
         for name, x in named
         if np.ptp(x) == 0
     ]
 
 
 def _poor_fit(
-    name: str, scores: Floats, law: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
+    name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
     """Return a warning where the fit to a set is rejected, otherwise none."""
-    p_value = fit_p_value(scores, law.components, rng)
+    p_value = fit_p_value(scores, distribution.components, rng)
     if not fit_is_rejected(p_value):
         return []
-    kind = "a normal" if law.components == 1 else f"a mixture of {law.components} normals"
+    kind = "a normal" if distribution.components == 1 else f"a mixture of {distribution.components} normals"
     advice = "" if method is StarMethod.PARAMETRIC else "; compare --method empirical"
     return [f"scores of {name} do not look like {kind} (two-sample KS p = {p_value:.2g}){advice}"]

@@ -10,17 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
-from fl_audit.federation.findings import Findable, Findings, Numbers
+from fl_audit.federation.findings import Findings, Numbers, RunFinding
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.formatting import Reading, UnitWords, reading_text, unit_words
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.wording import Reading, UnitWords, reading_text, unit_words
 from fl_audit.rounding import Rounded, rounded
 from fl_audit.statistics.levels import READING_LEVEL
 from fl_audit.statistics.readings import Ends, Read, read, widened
 
-N = TypeVar("N", bound=Findable)
+N = TypeVar("N", bound=RunFinding)
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class RunContents:
 
     @property
     def facts(self) -> RunFacts:
-        """What was promised and played."""
+        """What was claimed and played."""
         return self.run.facts
 
     @property
-    def worlds(self) -> pd.DataFrame:
-        """The table of worlds."""
-        return self.run.tables.worlds
+    def trials(self) -> pd.DataFrame:
+        """The table of trials."""
+        return self.run.tables.trials
 
     @property
     def rounds(self) -> pd.DataFrame:
@@ -58,9 +58,9 @@ class RunContents:
         return self.run.tables.releases
 
     @property
-    def promise(self) -> Guarantee:
-        """What was promised, for findings that only a run with a promise has."""
-        return self.facts.promise
+    def guarantee(self) -> Guarantee:
+        """What was claimed, for findings that only a run with a guarantee has."""
+        return self.facts.stated_guarantee
 
     @property
     def words(self) -> UnitWords:
@@ -78,8 +78,8 @@ class Row:
     low: float | None = None  # lower end of its interval; None where there is none, or no limit
     high: float | None = None  # upper end of its interval; None where there is none, or no limit
     confidence: float | None = None  # the least probability with which the interval covers; None where there is none
-    limit: float | None = None  # what the promise allows; None where the promise says nothing of it
-    is_least: bool = False  # whether the promise allows no less than `limit`, and not no more
+    limit: float | None = None  # what the guarantee allows; None where the guarantee says nothing of it
+    is_least: bool = False  # whether the guarantee allows no less than `limit`, and not no more
     is_bound: bool = False  # whether it is a lower bound: its interval starts at it and has no upper end
     origin: float = 0.0  # where the number says nothing: 1/2 for an AUC
     largest: float = math.inf  # the largest value that it can have: 1 for a share and an advantage
@@ -87,15 +87,15 @@ class Row:
     digits: int = 3  # significant digits that are shown
     on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
     # Its interval at any confidence, of a lower bound the bound and infinity; None where nobody can say it: then that
-    # of a normal law with the given interval.
+    # of a normal distribution with the given interval.
     wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
-    level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its promise
+    level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its guarantee
     is_violated: bool = False  # whether the verdict of its run is `violated`
-    note: str = ""  # what has to stand beside the number wherever it stands, for one of which nothing is promised
+    note: str = ""  # what has to stand beside the number wherever it stands, for one of which nothing is claimed
 
     @property
     def read(self) -> Read | None:
-        """How the number stands to what is promised, and by which interval; None where one of them is missing."""
+        """How the number stands to what is claimed, and by which interval; None where one of them is missing."""
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return read(
@@ -106,7 +106,7 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is promised, in words; None where one of them is missing."""
+        """How the number stands to what is claimed, in words; None where one of them is missing."""
         return None if self.read is None else self.read.reading
 
     @property
@@ -117,14 +117,14 @@ class Row:
 
     @property
     def aside(self) -> str:
-        """What follows the number in a sentence: nothing but where it was not seen to keep what is promised."""
+        """What follows the number in a sentence: nothing but where it was not seen to keep what is claimed."""
         if self.reading in (None, Reading.KEPT, Reading.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 
     @property
     def shown(self) -> Rounded:
-        """The number, its interval and what is promised, rounded together."""
+        """The number, its interval and what is claimed, rounded together."""
         return rounded(self.value, self.low, self.high, self.limit, self.is_share)
 
     @property
@@ -148,7 +148,7 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `findings`."""
-        numbers = {"value": self.value, "low": self.low, "high": self.high, "promised": self.limit}
+        numbers = {"value": self.value, "low": self.low, "high": self.high, "claimed": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         told = said | {name: finite(value) for name, value in numbers.items()}
         told |= {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}

@@ -34,7 +34,7 @@ GRID = "#dddddd"
 PALE = "#e9e9e9"
 
 LIMIT: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.8}
-"""How a line is drawn that says what is promised, or another number to hold against."""
+"""How a line is drawn that says what is claimed, or another number to hold against."""
 
 _CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
 _SHORT_LABEL = 22
@@ -43,7 +43,7 @@ _LINE = 0.19  # height of a line of a legend, in inches
 
 @dataclass(frozen=True)
 class BitStyle:
-    """How the worlds of one secret bit are drawn; line, marker and hatch differ as well as colour."""
+    """How the trials of one secret bit are drawn; line, marker and hatch differ as well as colour."""
 
     name: str
     short: str
@@ -168,24 +168,24 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
 
 def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
-    """Draw the median of the worlds with the range of all and, darker, of the middle half, over an axis of rounds.
+    """Draw the median of the trials with the range of all and, darker, of the middle half, over an axis of rounds.
 
     Parameters
     ----------
     axes, table
-        Where to draw, and the columns `round`, `world` and `column`, with a row for each world and round.
+        Where to draw, and the columns `round`, `trial` and `column`, with a row for each trial and round.
     column, scale
         The column to draw, and what its values are multiplied with.
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
-    worlds, style = table["world"].nunique(), BIT_STYLES[1]
-    if worlds > 1:
+    trials, style = table["trial"].nunique(), BIT_STYLES[1]
+    if trials > 1:
         draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
-                  label="smallest to largest world")  # fmt: skip
+                  label="smallest to largest trial")  # fmt: skip
         draw_band(axes, rounds, lower, upper, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6, alpha=0.7,
-                  label="middle half of the worlds")  # fmt: skip
-    label = "measured, the one world" if worlds == 1 else f"measured, median of {worlds:,} worlds"
+                  label="middle half of the trials")  # fmt: skip
+    label = "measured, the one trial" if trials == 1 else f"measured, median of {trials:,} trials"
     axes.plot(rounds, middle, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(rounds)),
               label=label)  # fmt: skip
     whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))

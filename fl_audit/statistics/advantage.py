@@ -1,9 +1,9 @@
-"""Advantages over worlds with confidence intervals: from won and lost games, and as a mean of rates, by betting.
+"""Advantages over trials with confidence intervals: from won and lost trials, and as a mean of rates, by betting.
 
-The interval of the mean of bounded numbers holds for every law and every sample size. Whoever bets against a candidate
-mean m, with stakes that depend on the past alone, has a capital that is a nonnegative martingale if m is the true mean;
-it passes 2/alpha with a probability of at most alpha/2 (Ville). The candidates against which neither a bet on more nor
-one on less has won so much make up the interval. It adapts to the variance.
+The interval of the mean of bounded numbers holds for every distribution and every sample size. Whoever bets against a
+candidate mean m, with stakes that depend on the past alone, has a capital that is a nonnegative martingale if m is the
+true mean; it passes 2/alpha with a probability of at most alpha/2 (Ville). The candidates against which neither a bet
+on more nor one on less has won so much make up the interval. It adapts to the variance.
 """
 
 import math
@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
-from fl_audit.search import last_true
+from fl_audit.root_finding import last_true
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 
@@ -122,11 +122,11 @@ class Bets:
 
 @dataclass(frozen=True)
 class AdvantageEstimate:
-    """The insider's advantage over a number of games."""
+    """The insider's advantage over a number of trials."""
 
-    worlds: int  # games played
-    wins: int  # games won
-    advantage: float  # 2 wins/worlds - 1, from -1 to 1
+    trials: int  # trials played
+    wins: int  # trials won
+    advantage: float  # 2 wins/trials - 1, from -1 to 1
     low: float  # lower end of its two-sided Clopper-Pearson interval
     high: float  # upper end
     confidence: float  # least probability with which the interval covers
@@ -164,42 +164,42 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
 
 def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
-    """Return the advantage 2p - 1 of an insider who won a share p of its games (Bernau et al. 2021, definition 5).
+    """Return the advantage 2p - 1 of an insider who won a share p of its trials (Bernau et al. 2021, definition 5).
 
     Parameters
     ----------
     won
-        Whether the insider guessed right, shape (worlds,), at least one world.
+        Whether the insider guessed right, shape (trials,), at least one trial.
     confidence
         Least probability with which the interval covers, above 0 and below 1.
 
     Raises
     ------
     InputError
-        If there is no world or a number is out of its range.
+        If there is no trial or a number is out of its range.
     """
-    worlds, wins = int(won.size), int(np.count_nonzero(won))
-    require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
-    return AdvantageEstimate(worlds, wins, 2 * wins / worlds - 1, *advantage_ends(wins, worlds, confidence), confidence)
+    trials, wins = int(won.size), int(np.count_nonzero(won))
+    require(trials >= 1, "number of trials is 0: accepted are whole numbers from 1")
+    return AdvantageEstimate(trials, wins, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence)
 
 
-def advantage_ends(wins: int, worlds: int, confidence: float) -> tuple[float, float]:
+def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, float]:
     """Return the exact two-sided interval of an advantage 2p - 1.
 
     Parameters
     ----------
-    wins, worlds, confidence
+    wins, trials, confidence
         As for `clopper_pearson`, which says what is raised.
     """
-    low, high = clopper_pearson(wins, worlds, confidence)
+    low, high = clopper_pearson(wins, trials, confidence)
     return 2 * low - 1, 2 * high - 1
 
 
 @dataclass(frozen=True)
 class MeanAdvantage:
-    """The mean of an advantage that each world has for itself."""
+    """The mean of an advantage that each trial has for itself."""
 
-    worlds: int  # worlds averaged over
+    trials: int  # trials averaged over
     advantage: float  # their mean, from -1 to 1
     low: float  # lower end of the two-sided interval of the mean, at least -1
     high: float  # its upper end, at most 1
@@ -207,25 +207,25 @@ class MeanAdvantage:
 
 
 def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
-    """Return the mean advantage over worlds with an interval that holds for every law and number of worlds.
+    """Return the mean advantage over trials with an interval that holds for every distribution and number of trials.
 
-    Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
+    Trials are independent given D, D' and the population sample, and the interval is about these: it covers the mean
     over bits, initial weights and noise. How much another D or another sample would change lies outside it.
 
     The interval comes from betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300
-    worlds of 10 to 100 records, and untrue where advantages are rare: of 5 worlds of 2 records each it covered 8 %.
+    trials of 10 to 100 records, and untrue where advantages are rare: of 5 trials of 2 records each it covered 8 %.
 
     Parameters
     ----------
     advantages
-        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
+        TPR - FPR per trial, from -1 to 1, shape (trials,), at least one trial.
     confidence
         Confidence of the interval, above 0 and below 1.
 
     Raises
     ------
     InputError
-        If there is no world or a number is out of its range.
+        If there is no trial or a number is out of its range.
 
     Examples
     --------
@@ -233,32 +233,32 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     >>> round(found.advantage, 4), round(found.low, 2), round(found.high, 2)
     (0.2, 0.18, 0.22)
     """
-    require(advantages.size >= 1, "number of worlds is 0: accepted are whole numbers from 1")
+    require(advantages.size >= 1, "number of trials is 0: accepted are whole numbers from 1")
     found = mean_interval(advantages, confidence, -1.0, 1.0)
     return MeanAdvantage(found.count, float(advantages.mean()), found.low, found.high, confidence)
 
 
-def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
-    """Return how many games are won at most, but for a chance of `level`, by an insider whose advantage is bounded.
+def most_wins(trials: int, largest_advantage: float, level: float) -> int:
+    """Return how many trials are won at most, but for a chance of `level`, by an insider whose advantage is bounded.
 
     Parameters
     ----------
-    worlds, largest_advantage
-        Games played, at least 1, each decided by a fair coin; and the largest advantage that is allowed, from 0 to 1.
+    trials, largest_advantage
+        Trials played, at least 1, each decided by a fair coin; and the largest advantage that is allowed, from 0 to 1.
     level
-        Largest probability with which more games may be won, above 0 and below 1.
+        Largest probability with which more trials may be won, above 0 and below 1.
 
     Raises
     ------
     InputError
-        If there is no game.
+        If there is no trial.
 
     Examples
     --------
     >>> most_wins(800, 0.286, 0.001)
     556
     """
-    require_number("number of games is", worlds, "whole numbers from 1")
+    require_number("number of trials is", trials, "whole numbers from 1")
     require_number("advantage is", largest_advantage, "numbers from 0 to 1")
     require_number("level is", level, "numbers above 0 and below 1")
-    return int(binom.isf(level, worlds, (1 + largest_advantage) / 2))
+    return int(binom.isf(level, trials, (1 + largest_advantage) / 2))

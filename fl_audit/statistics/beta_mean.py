@@ -1,4 +1,4 @@
-"""Means over a beta law, and the parameter at which such a mean reaches a level."""
+"""Means over a beta distribution, and the parameter at which such a mean reaches a level."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv
 
 from fl_audit.arrays import Floats
-from fl_audit.search import falling_root
+from fl_audit.root_finding import falling_root
 
 _PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)
 _NODES_A_PANEL = 60

@@ -20,7 +20,7 @@ from fl_audit.arrays import Floats, finite, in_one_axis
 from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.shift import detectable_shift, gaussian_shift
 from fl_audit.statistics.split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.statistics.thresholds import Counts, bound_of, chosen_rule
@@ -96,7 +96,7 @@ def epsilon_lower_bound(
     Parameters
     ----------
     member_scores, nonmember_scores
-        Scores of the games in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
+        Scores of the trials in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
         Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
     delta, confidence, method
         Delta is at least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is
@@ -123,7 +123,7 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
     require_number("delta is", delta, "numbers from 0 to below 1")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     members, nonmembers, level = splits.members, splits.nonmembers, 1 - confidence
-    if method.needs is not ScoreLaw.ANY:
+    if method.needs is not ScoreDistribution.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
@@ -145,7 +145,7 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
 
 
 def all_bounds(
-    member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, law: ScoreLaw
+    member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, distribution: ScoreDistribution
 ) -> tuple[LowerBound, ...]:
     """Return the bounds that are valid for what is known of the scores, in the order of `BoundMethod`.
 
@@ -153,7 +153,7 @@ def all_bounds(
     ----------
     member_scores, nonmember_scores, delta, confidence
         As for `epsilon_lower_bound`.
-    law
+    distribution
         What is known of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and `gaussian-shift`
         are left out. The latter is also left out where it cannot take the scores.
 
@@ -164,7 +164,7 @@ def all_bounds(
     """
     found, splits = [], _splits_of(member_scores, nonmember_scores)
     for method in BoundMethod:
-        if not method.is_valid_under(law) or (delta == 0 and method.needs is not ScoreLaw.ANY):
+        if not method.is_valid_under(distribution) or (delta == 0 and method.needs is not ScoreDistribution.ANY):
             continue
         try:
             found.append(_bound(method, splits, delta, confidence))

@@ -4,8 +4,8 @@ from enum import StrEnum
 from typing import assert_never
 
 
-class ScoreLaw(StrEnum):
-    """What is known of the law of the scores; it decides which bounds are valid.
+class ScoreDistribution(StrEnum):
+    """What is known of the distribution of the scores; it decides which bounds are valid.
 
     ANY: nothing, but that scores are independent and alike within each group. GAUSSIAN_TRADEOFF: the trade-off
     function of the mechanism **is** that of a Gaussian mechanism. NORMAL_EQUAL_SPREAD: besides, the scores are its
@@ -13,9 +13,9 @@ class ScoreLaw(StrEnum):
 
     A trade-off function that is merely bounded by that of a Gaussian mechanism is `ANY`. Such is a training run whose
     rounds have Gaussian noise and a signal-to-noise ratio that follows what was seen before (noise scaled to the global
-    sensitivity). It keeps a promise of mu-GDP, but at the delta that is asked for its epsilon may be smaller than that
-    of the Gaussian mechanism, and a bound through mu then exceeds it. Randomised response at epsilon 1 is an example:
-    it is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
+    sensitivity). It keeps a guarantee of mu-GDP, but at the delta that is asked for its epsilon may be smaller than
+    that of the Gaussian mechanism, and a bound through mu then exceeds it. Randomised response at epsilon 1 is an
+    example: it is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
     """
 
     ANY = "any"
@@ -48,21 +48,21 @@ class BoundMethod(StrEnum):
         return self is not BoundMethod.BAYES
 
     @property
-    def needs(self) -> ScoreLaw:
+    def needs(self) -> ScoreDistribution:
         """Return what must be known of the scores for the bound to be valid."""
         match self:
             case BoundMethod.GDP:
-                return ScoreLaw.GAUSSIAN_TRADEOFF
+                return ScoreDistribution.GAUSSIAN_TRADEOFF
             case BoundMethod.GAUSSIAN_SHIFT:
-                return ScoreLaw.NORMAL_EQUAL_SPREAD
+                return ScoreDistribution.NORMAL_EQUAL_SPREAD
             case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
-                return ScoreLaw.ANY
+                return ScoreDistribution.ANY
             case _:
                 assert_never(self)
 
-    def is_valid_under(self, law: ScoreLaw) -> bool:
+    def is_valid_under(self, distribution: ScoreDistribution) -> bool:
         """Return whether its assumption holds for scores of which this is known."""
-        return list(ScoreLaw).index(law) >= list(ScoreLaw).index(self.needs)
+        return list(ScoreDistribution).index(distribution) >= list(ScoreDistribution).index(self.needs)
 
 
 _INDEPENDENT = "Scores are independent, and alike within each group"
@@ -88,6 +88,6 @@ _ASSUMPTIONS = {
     ),
     BoundMethod.BAYES: (
         f"{_INDEPENDENT}; both error rates have Jeffreys priors. A credible bound: no coverage over repetitions is "
-        "promised."
+        "claimed."
     ),
 }

@@ -11,13 +11,13 @@ from fl_audit.statistics.levels import READING_LEVEL
 
 
 class Reading(StrEnum):
-    """How a measured number stands to what was promised: `read` decides."""
+    """How a measured number stands to what was claimed: `read` decides."""
 
     KEPT = "kept"
     NO_CONTRADICTION = "no contradiction"
     BROKEN = "broken"
     TOO_FEW = "too few trials to tell"
-    ALONE = "shows no breach by itself"  # it would be kept, but for another number that broke the promise
+    ALONE = "shows no breach by itself"  # it would be kept, but for another number that broke the guarantee
 
 
 Ends = tuple[float, float]
@@ -135,7 +135,7 @@ def _within(ends: Ends, claim: float, twofold: float) -> Reading:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return an interval at any confidence from that at one, as if its ends were quantiles of a normal law.
+    """Return an interval at any confidence from that at one, as if its ends were quantiles of a normal distribution.
 
     Parameters
     ----------

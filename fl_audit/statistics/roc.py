@@ -26,8 +26,8 @@ class AreaUnderCurve:
 def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> AreaUnderCurve:
     """Return the area under the ROC curve of some scores.
 
-    The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every law of the
-    scores and every number of them, and is wider than those that take the area for normal.
+    The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every distribution
+    of the scores and every number of them, and is wider than those that take the area for normal.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     """Return the share of a group's scores above the thresholds that given shares of the other group pass.
 
     The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said.
-    So both errors are paid for. Of n reference scores, V, the share of their law above the k-th largest, follows
-    Beta(k, n + 1 - k) whatever that law is. Take the largest k at which V exceeds the given share with a probability of
-    at most a quarter of the level. Then the threshold of this share lies at or under the k-th largest score, and what
-    passes this score is no more than what passes the threshold. Given the reference, the other group's scores above it
-    are binomial, and their Clopper-Pearson bound takes another quarter of the level. The upper end is the same with the
-    smallest k at which V falls below the share as rarely.
+    So both errors are paid for. Of n reference scores, V, the share of their distribution above the k-th largest,
+    follows Beta(k, n + 1 - k) whatever that distribution is. Take the largest k at which V exceeds the given share with
+    a probability of at most a quarter of the level. Then the threshold of this share lies at or under the k-th largest
+    score, and what passes this score is no more than what passes the threshold. Given the reference, the other group's
+    scores above it are binomial, and their Clopper-Pearson bound takes another quarter of the level. The upper end is
+    the same with the smallest k at which V falls below the share as rarely.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
         Scores of the group that is looked for and of the reference, independent and identically distributed, no NaN,
         shapes (n1,) and (n0,), at least one each.
     alarms, confidence
-        Shares of the reference law, from 0 to 1, shape (points,); least probability with which the band covers, at each
-        point by itself, above 0 and below 1.
+        Shares of the reference distribution, from 0 to 1, shape (points,); least probability with which the band
+        covers, at each point by itself, above 0 and below 1.
 
     Raises
     ------

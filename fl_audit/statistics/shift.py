@@ -4,8 +4,9 @@ Valid because the insider's log-odds are known to be normal with equal spread wh
 spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
 of other mechanisms (randomised response, raw Laplace) break the assumption and must not be certified this way.
 
-The noncentral t law here is accurate for every degree of freedom and noncentrality that occurs in an audit. That of
-scipy returns NaN for noncentralities above about 1e5, which are reached where a federation adds hardly any noise.
+The noncentral t distribution here is accurate for every degree of freedom and noncentrality that occurs in an audit.
+That of scipy returns NaN for noncentralities above about 1e5, which are reached where a federation adds hardly any
+noise.
 """
 
 import math
@@ -18,7 +19,7 @@ from scipy.special import gammaincc, ndtr
 from fl_audit.arrays import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import require_mu
-from fl_audit.search import falling_root
+from fl_audit.root_finding import falling_root
 from fl_audit.statistics.beta_mean import legendre
 
 _REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
@@ -63,7 +64,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     Parameters
     ----------
     member_scores, nonmember_scores
-        Scores of the worlds with bit 1 and with bit 0, shapes (n1,) and (n0,), finite. Fewer than 2 give bound 0.
+        Scores of the trials with bit 1 and with bit 0, shapes (n1,) and (n0,), finite. Fewer than 2 give bound 0.
     confidence
         0.5 or more, below 1.
 
@@ -130,8 +131,8 @@ def _root_of_sizes(n1: int, n0: int) -> float:
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 
-def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the smallest true mu whose lower bound exceeds a promised mu with a given probability.
+def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
+    """Return the smallest true mu whose lower bound exceeds a claimed mu with a given probability.
 
     The limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of its
     range.
@@ -140,7 +141,7 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     ----------
     n1, n0
         Numbers of members' and of nonmembers' scores. Fewer than 2 detect nothing: infinity.
-    promised_mu, level
+    claimed_mu, level
         The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
     power
         Probability of detection, from 0.5 to below 1.
@@ -150,24 +151,24 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     >>> round(detectable_shift(500, 500, 0.5504, level=0.001), 2)
     0.84
     """
-    require_mu(promised_mu)
+    require_mu(claimed_mu)
     require_number("level is", level, "numbers above 0 and up to 0.5")
     require_number("power is", power, "numbers from 0.5 to below 1")
     if min(n1, n0) < 2:
         return math.inf
-    return detectable_slope(_root_of_sizes(n1, n0), n1 + n0 - 2, promised_mu, level, power)
+    return detectable_slope(_root_of_sizes(n1, n0), n1 + n0 - 2, claimed_mu, level, power)
 
 
-def detectable_slope(root: float, degrees: int, promised_mu: float, level: float, power: float = 0.9) -> float:
+def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
     """Return the same as `detectable_shift`, from the noncentrality of a slope of 1 and the degrees of freedom.
 
     Parameters
     ----------
-    root, degrees, promised_mu, level, power
+    root, degrees, claimed_mu, level, power
         That noncentrality, above 0; degrees of freedom, at least 1; as for `detectable_shift`.
     """
-    critical = noncentral_t_quantile(1 - level, degrees, promised_mu * root)
-    return max(promised_mu, noncentrality_at(1 - power, critical, degrees) / root)
+    critical = noncentral_t_quantile(1 - level, degrees, claimed_mu * root)
+    return max(claimed_mu, noncentrality_at(1 - power, critical, degrees) / root)
 
 
 def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:

@@ -11,12 +11,12 @@ other when the files are sorted, and the measured scores then confirm whatever t
    are drawn one by one, like others: a rule that kept copies together would make the parts depend on each other.
 
 The key follows from the ranks, so the split is not independent of them in the strict sense but as a hash function
-mixes: the promise of a bound is kept on average over all ranks that can occur. In return the bound is a function of the
-scores alone. It is the same for every order of the files, every increasing transformation of the scores, exchanged
+mixes: the guarantee of a bound is kept on average over all ranks that can occur. In return the bound is a function of
+the scores alone. It is the same for every order of the files, every increasing transformation of the scores, exchanged
 groups and turned signs, and nobody can draw again until the split pleases.
 
 **Few tables of ranks.** Scores of few values, and a few scores of any kind, have few different tables of ranks: two
-coins tossed 20 times each have 441. There the average over all that can occur is no promise, but one split for each
+coins tossed 20 times each have 441. There the average over all that can occur is no guarantee, but one split for each
 table, and up to 13 % of certificates were false where 5 % may be. So where fewer than about 2^16 tables can occur, 25
 splits are drawn by as many keys, and the median of their bounds is the bound: no single draw decides. Half of all
 splits err at once with at most twice the probability of one (Markov); summed over all tables of coins, 10 to 40 in a

@@ -6,24 +6,24 @@ lower bound unless it is paid for: here the price is the fifth of the scores tha
 thresholds and directions. Corrections for many thresholds on all scores were tried in simulation and cost more: at
 500 + 500 scores of a Gaussian with mu = 1 the fifth widens a bound by 12 %, ten thresholds in two directions by 80 %.
 
-**The order-statistic bound**: a threshold at a rank of the reference scores has a false-positive rate of known law. Why
-it holds, assuming no more than that scores are independent, and alike within each group:
+**The order-statistic bound**: a threshold at a rank of the reference scores has a false-positive rate of known
+distribution. Why it holds, assuming no more than that scores are independent, and alike within each group:
 
 * The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, which is a step
   after the mechanism and so leaves its (epsilon, delta)-DP as it is, and makes all measured scores different.
-* The threshold is the k-th largest of n measured reference scores. The share V of the reference law above it then
-  follows Beta(k, n + 1 - k), whatever that law is: it is the k-th smallest of n uniform numbers.
+* The threshold is the k-th largest of n measured reference scores. The share V of the reference distribution above it
+  then follows Beta(k, n + 1 - k), whatever that distribution is: it is the k-th smallest of n uniform numbers.
 * Given the threshold, the hits among the n1 scores of the other group are binomial. Under (epsilon, delta)-DP in both
   directions their rate is at most g(V) = min(e^epsilon V + delta, 1 - e^-epsilon (1 - delta - V)) (Kairouz, Oh &
   Viswanath 2015, theorem 2.1, for the event and for its complement).
 * So the probability of so many hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), the mean over that beta
-  law. It falls with the hits, hence p at the true epsilon is at most a level with at most that probability: p is a
-  p-value. It rises with epsilon, so the bound, where p reaches the level, exceeds the true epsilon only if p is below
-  the level there: with at most the probability of the level.
+  distribution. It falls with the hits, hence p at the true epsilon is at most a level with at most that probability: p
+  is a p-value. It rises with epsilon, so the bound, where p reaches the level, exceeds the true epsilon only if p is
+  below the level there: with at most the probability of the level.
 
-Against two Clopper-Pearson intervals nothing is paid for the false-positive rate: its law is known, the level is not
-shared, and V enters by its mean rather than by its worst case. Where scores have few values Clopper-Pearson is better,
-for its threshold can stand between two of them.
+Against two Clopper-Pearson intervals nothing is paid for the false-positive rate: its distribution is known, the level
+is not shared, and V enters by its mean rather than by its worst case. Where scores have few values Clopper-Pearson is
+better, for its threshold can stand between two of them.
 """
 
 import math
@@ -129,9 +129,9 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return rules by the Clopper-Pearson bound to be expected, with thresholds among choosing scores themselves."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
-    # leaves a share of j / (n + 1) of its law above it on average; between two of them, half a step less. The bound to
-    # be expected is that of as many scores as the geometric mean of those that choose and those that measure: the true
-    # number would trust an extreme threshold's few hits too much.
+    # leaves a share of j / (n + 1) of its distribution above it on average; between two of them, half a step less. The
+    # bound to be expected is that of as many scores as the geometric mean of those that choose and those that measure:
+    # the true number would trust an extreme threshold's few hits too much.
     first, second = way.choosing
     top = [second[second.size - _ranks(second.size)], first[first.size - _ranks(first.size)]]
     thresholds = np.concatenate([*top, first[_ranks(first.size) - 1]])
@@ -160,7 +160,7 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
     # with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
-    # for Clopper-Pearson; no frequentist coverage is promised.
+    # for Clopper-Pearson; no frequentist coverage is claimed.
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     return _where_allowed(tpr, BetaMean(counts.alarms + 0.5, counts.second - counts.alarms + 0.5), delta, level)
 
@@ -168,7 +168,8 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
     """Return the epsilon at which (epsilon, delta)-DP in both directions covers two rates with a probability `level`.
 
-    The TPR has a beta law of these parameters, the FPR its own; the largest TPR at an FPR is the lower of two lines.
+    The TPR has a beta distribution of these parameters, the FPR its own; the largest TPR at an FPR is the lower of two
+    lines.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -213,11 +214,11 @@ def gdp_mu(counts: Counts, level: float) -> float:
     """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest.
 
     Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
-    k-th largest of n scores is Beta(k, n - k + 1) whatever their law (ties only lower it), and given the threshold the
-    hits are binomial. So the probability of so many hits is at most the mean of
-    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta law: an exact p-value, without sharing the level between
-    both error rates, and the bound is the mu at which it equals the level. The shift of two Clopper-Pearson bounds at
-    half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
+    k-th largest of n scores is Beta(k, n - k + 1) whatever their distribution (ties only lower it), and given the
+    threshold the hits are binomial. So the probability of so many hits is at most the mean of
+    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution: an exact p-value, without sharing the
+    level between both error rates, and the bound is the mu at which it equals the level. The shift of two
+    Clopper-Pearson bounds at half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
 
     Parameters
     ----------
@@ -226,13 +227,17 @@ def gdp_mu(counts: Counts, level: float) -> float:
     """
     if counts.hits == 0:
         return 0.0
-    tpr, law = _laws_of_rank(counts)
-    normal = ndtri(law.values)
-    return where_it_reaches(lambda mu: law.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU)
+    tpr, distribution = _distributions_of_rank(counts)
+    normal = ndtri(distribution.values)
+    return where_it_reaches(
+        lambda mu: distribution.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU
+    )
 
 
-def _laws_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return the parameters of the law whose tail is that of the hits, and the law of the FPR above the threshold."""
+def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
+    """Return the parameters of the distribution whose tail is that of the hits, and the distribution of the FPR above
+    the threshold.
+    """
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
@@ -264,8 +269,8 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
     """Return about the bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound."""
     # Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a
-    # quantile of a beta law. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place of h says
-    # so.
+    # quantile of a beta distribution. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place
+    # of h says so.
     with np.errstate(divide="ignore", over="ignore"):
         shares = zip((tpr, fpr), sizes, strict=True)
         h, k = (np.minimum(rate * n / np.maximum(1 - rate, 1 / _CERTAIN), _CERTAIN) for rate, n in shares)
@@ -277,7 +282,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def _order_statistic(counts: Counts, delta: float, level: float) -> float:
     """Return the order-statistic bound of a rank, see the module's text."""
-    return 0.0 if counts.hits == 0 else _where_allowed(*_laws_of_rank(counts), delta, level)
+    return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
 
 _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {

@@ -1,1 +1,1 @@
-"""The verdict on a promise: the measurement of the noise, and the declared family of tests."""
+"""The verdict on a guarantee: the measurement of the noise, and the declared family of tests."""

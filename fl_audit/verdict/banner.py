@@ -1,7 +1,7 @@
 """What is said first of a verdict, and how it looks."""
 
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.wording import capital
+from fl_audit.report.formatting import capital
 from fl_audit.verdict.verdict import Verdict
 
 LOOKS = {
@@ -9,7 +9,7 @@ LOOKS = {
     Verdict.CONSISTENT: VerdictLook.GOOD,
     Verdict.INCONCLUSIVE: VerdictLook.OPEN,
     Verdict.NOT_AUDITED: VerdictLook.NONE,
-    Verdict.NO_PROMISE: VerdictLook.NONE,
+    Verdict.NO_GUARANTEE: VerdictLook.NONE,
 }
 """The one table of how verdicts look."""
 
@@ -20,6 +20,6 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
     Parameters
     ----------
     verdict, line
-        What became of the promise, and what is said beside it, plain text.
+        What became of the guarantee, and what is said beside it, plain text.
     """
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

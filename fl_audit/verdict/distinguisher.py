@@ -1,13 +1,14 @@
 """Does anything tell D from D'? One learned distinguisher, for what no one thought of.
 
-A small model learns from the features of some worlds whether D was used, and its scores of worlds that it has not seen
-are ranked. It learns three times, always from all worlds before, and is judged on the next fifth. If the law of the
-features does not depend on the secret, the order of every fifth is random whatever was learned before, so the sum of
-the three Mann-Whitney statistics has an exact law: a permutation test in which nothing needs to be learned anew.
+A small model learns from the features of some trials whether D was used, and its scores of trials that it has not seen
+are ranked. It learns three times, always from all trials before, and is judged on the next fifth. If the distribution
+of the features does not depend on the secret, the order of every fifth is random whatever was learned before, so the
+sum of the three Mann-Whitney statistics has an exact distribution: a permutation test in which nothing needs to be
+learned anew.
 
-Measured (`tests/evidence/distinguisher_rates.py`): of 2,000 honest runs of 40 worlds x 3 rounds, in which all differed
+Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which all differed
 between D and D' that may, .0360 had a p-value under .05, .0085 under .01 and none under the level. Breaches that were
-held back while the features were written were found in 20 of 20 runs of 100 worlds x 30 rounds each: noise centred over
+held back while the features were written were found in 20 of 20 runs of 100 trials x 30 rounds each: noise centred over
 every tensor, sizes that follow the last round's, and far coordinates that share their signs. Unseen, 0 of 20: every
 third sign is the product of the two before it, so that only three coordinates together tell anything.
 """
@@ -26,35 +27,37 @@ from scipy.special import ndtr, ndtri
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.measured import Measured, of_family
-from fl_audit.verdict.world_features import Features, direction_features, sample_features, seed_of
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
-FEWEST_WORLDS = 20
-"""Number of worlds with D, and of worlds with D', from which the test is made."""
+FEWEST_TRIALS = 20
+"""Number of trials with D, and of trials with D', from which the test is made."""
 
-_PUBLIC_SEED = 0  # of the split of the worlds and of the model: no data decide them
-_ENDS = (0.4, 0.6, 0.8)  # shares of the worlds that are learned from before each judgement
-# Pairs of one fold up to which the law of the ranks is counted; beyond it a normal law with heavier tails stands.
+_PUBLIC_SEED = 0  # of the split of the trials and of the model: no data decide them
+_ENDS = (0.4, 0.6, 0.8)  # shares of the trials that are learned from before each judgement
+# Pairs of one fold up to which the distribution of the ranks is counted; beyond it a normal distribution with heavier
+# tails stands.
 _MOST_EXACT = 2500
 _FAR = 3.0
 
 
 @of_family(TestName.DISTINGUISHER)
-def distinguisher(measured: Measured) -> TestResult:
-    """Test whether a learned model tells worlds with D from worlds with D' by the noise: ranks, upper tail.
+def distinguisher(measured: NoiseMeasurements) -> TestResult:
+    """Test whether a learned model tells trials with D from trials with D' by the noise: ranks, upper tail.
 
-    One model sees the sampled coordinates and one the noise along the record and the gradients (see `world_features`);
+    One model sees the sampled coordinates and one the noise along the record and the gradients (see `trial_features`);
     the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the share of pairs, a
-    world with D and one with D', in which the one with D has the higher score, `limit` the smallest true share that
-    would be found, or NaN if so few worlds cannot show any, and `place` the feature of largest weight.
+    trial with D and one with D', in which the one with D has the higher score, `limit` the smallest true share that
+    would be found, or NaN if so few trials cannot show any, and `place` the feature of largest weight.
 
-    The law of the ranks is that of Mann and Whitney (1947), its spread under a breach that of Hanley and McNeil (1982).
+    The distribution of the ranks is that of Mann and Whitney (1947), its spread under a breach that of Hanley and
+    McNeil (1982).
     """
-    known, along = measured.sampled_worlds, direction_features(measured)
+    known, along = measured.sampled_trials, direction_features(measured)
     sides = [(sample_features(measured), measured.members[known])] if known.any() else []
     sides += [(along, measured.members)] if along else []
     only_if(bool(sides), Missing.NOT_MEASURED)
-    usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_WORLDS]
+    usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_TRIALS]
     one_side = measured.members.all() or not measured.members.any()
     only_if(bool(usable), Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
@@ -63,7 +66,7 @@ def distinguisher(measured: Measured) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Learn, and judge on worlds not seen: how well one model tells worlds apart."""
+    """Learn, and judge on trials not seen: how well one model tells trials apart."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -80,7 +83,7 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Return the part in which each world stands, alike for D and D' and shuffled by a public seed."""
+    """Return the part in which each trial stands, alike for D and D' and shuffled by a public seed."""
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
@@ -91,10 +94,10 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Learn a linear rule with few weights, and return what scores worlds, and the weight of every feature.
+    """Learn a linear rule with few weights, and return what scores trials, and the weight of every feature.
 
     Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
-    as chance makes the slope of most columns when nothing tells the worlds apart: twice sqrt(n ln(columns)).
+    as chance makes the slope of most columns when nothing tells the trials apart: twice sqrt(n ln(columns)).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
@@ -120,7 +123,7 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return in how many pairs the world with D has the higher score; draws break ties, as of a model that is flat."""
+    """Return in how many pairs the trial with D has the higher score; draws break ties, as of a model that is flat."""
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
     ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
@@ -129,12 +132,12 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return what gives the probability of so many right pairs or more, over folds of so many worlds of either side.
+    """Return what gives the probability of so many right pairs or more, over folds of so many trials of either side.
 
-    The normal law of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
+    The normal distribution of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
     """
     if max(one * other for one, other in sizes) <= _MOST_EXACT:
-        shares = reduce(np.convolve, [_law(one, other) for one, other in sizes])
+        shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])
         tails = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
         return lambda right: min(1.0, float(tails[round(right)]))
     mean = sum(one * other for one, other in sizes) / 2
@@ -142,10 +145,10 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
     return lambda right: float(ndtr(-(right - 0.5 - mean) / spread))
 
 
-def _law(one: int, other: int) -> Floats:
+def _distribution(one: int, other: int) -> Floats:
     """Return the probabilities of 0, 1, ..., one * other right pairs in random order.
 
-    Worlds are taken in rising order. The one taken next is right against all worlds of the other side so far.
+    Trials are taken in rising order. The one taken next is right against all trials of the other side so far.
     """
     ways: Floats = np.zeros((one + 1, one * other + 1))
     ways[0, 0] = 1.0

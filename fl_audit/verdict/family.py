@@ -1,7 +1,7 @@
 """The family of tests on which a verdict rests: their names and their shares of the level, fixed before any data.
 
-Every test is exact under the claimed law, or its p-value is never too small but for what its module says. By Bonferroni
-the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
+Every test is exact under the claimed distribution, or its p-value is never too small but for what its module says. By
+Bonferroni the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
 """
 
 import math
@@ -24,8 +24,8 @@ class TestName(StrEnum):
 
     All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
     after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
-    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, CANDIDATES beside NOISE_ALONG_RECORD
-    in that of reconstruction, and CANARIES alone in the game of one run.
+    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the membership audit, CANDIDATES beside NOISE_ALONG_RECORD
+    in that of reconstruction, and CANARIES alone in the canary audit.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -53,7 +53,7 @@ class TestName(StrEnum):
     COPIED_PLACES = "copied-places", 0.03
     JOINT_PLACES = "joint-places", 0.03
     SHIFTED_COPIES = "shifted-copies", 0.02
-    SHARED_OVER_WORLDS = "shared-over-worlds", 0.03
+    SHARED_OVER_TRIALS = "shared-over-trials", 0.03
     SHARED_OVER_ROUNDS = "shared-over-rounds", 0.03
     SERIAL_CORRELATION = "serial-correlation", 0.03
     LOW_BITS = "low-bits", 0.02
@@ -63,8 +63,8 @@ class TestName(StrEnum):
     SECRET_PLACE = "secret-place", 0.02
     SECRET_ALONG_RECORD = "secret-along-record", 0.03
     DISTINGUISHER = "distinguisher", 0.02
-    SCORES = "scores", 0.72  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
-    CANDIDATES = "candidates", 0.72  # likewise in the game of reconstruction
+    SCORES = "scores", 0.72  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the membership audit
+    CANDIDATES = "candidates", 0.72  # likewise in the reconstruction audit
     CANARIES = "canaries"
 
     @property
@@ -90,14 +90,14 @@ def of_looks(looks: int, p_value: float) -> float:
 
 
 OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
-"""The tests whose statistic is the measured over the promised noise."""
+"""The tests whose statistic is the measured over the claimed noise."""
 OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
-"""The tests whose statistics are made of the noise in units of the promised one."""
+"""The tests whose statistics are made of the noise in units of the claimed one."""
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found, in numbers; `fl_audit.verdict.words_of_tests` says what they mean.
+    """What one test found, in numbers; `fl_audit.verdict.messages_of_tests` says what they mean.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class TestResult:
     statistic: float  # the number that it rests on; its module says which
     p_value: float  # probability, if the claim holds, of what was found or worse
     measured: float  # what was found
-    promised: float  # what the claim says of it, in the same unit
+    claimed: float  # what the claim says of it, in the same unit
     # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
     # limit; NaN where no size can be said.
     limit: float = math.nan
@@ -143,7 +143,7 @@ class Missing(StrEnum):
     NO_NOISE = "no-noise"
     MORE_NOISE = "more-noise"
     NO_SHARED_SUM = "no-shared-sum"
-    ONE_WORLD = "one-world"
+    ONE_TRIAL = "one-trial"
     ONE_ROUND = "one-round"
     ONE_SIDE = "one-side"
     TOO_FEW = "too-few"
@@ -179,7 +179,7 @@ def only_if(holds: bool, reason: Missing) -> None:
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """Return tests that refute a promise, the one to lead with first, then as a kept promise explains them.
+    """Return tests that refute a guarantee, the one to lead with first, then as a kept guarantee explains them.
 
     Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
     noise that is missing.

@@ -1,4 +1,6 @@
-"""The verdict: what became of the promise, which test broke it, what it covers, and how much noise there really is."""
+"""The verdict: what became of the guarantee, which test broke it, what it covers, and how much noise there really
+is.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,19 +16,19 @@ from fl_audit.verdict.verdict import Judgement, Verdict
 
 
 @dataclass(frozen=True)
-class VerdictNumbers:
+class VerdictFinding:
     """The verdict."""
 
     verdict: Verdict  # the verdict
     judgement: Judgement | None  # what it rests on; None where there was nothing to judge
-    # How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
-    # its speed was not noted or no number of worlds would do.
+    # How long the trials that would find a breach of 1.5 times the guarantee take at the speed of this run; None where
+    # its speed was not noted or no number of trials would do.
     seconds_needed: float | None = None
-    promised: float = math.inf  # the promised epsilon; infinite where nothing was promised
+    claimed: float = math.inf  # the claimed epsilon; infinite where nothing was claimed
     # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
     missing_anywhere: float | None = None
     missing_at_unit: float | None = None  # the same, if it were missing just where it hides the differing unit
-    # Names of numbers that break the promise although no test does: a run with any is at most inconclusive.
+    # Names of numbers that break the guarantee although no test does: a run with any is at most inconclusive.
     contradicted_by: tuple[str, ...] = ()
 
     @property
@@ -37,7 +39,7 @@ class VerdictNumbers:
 
     @property
     def judges_scores(self) -> bool:
-        """Whether nothing but scores of no known law was judged: nothing says which breach they would show."""
+        """Whether nothing but scores of no known distribution was judged: nothing says which breach they would show."""
         return self.judgement is not None and [test.name for test in self.judgement.tests] == [TestName.SCORES]
 
     @property
@@ -50,8 +52,8 @@ class VerdictNumbers:
         """Whether the canaries of one training were judged, and no pair of data sets."""
         return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)
 
-    def beside(self, broken: tuple[str, ...]) -> "VerdictNumbers":
-        """Return the verdict beside numbers that break the promise, by their names: none of them is consistent."""
+    def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
+        """Return the verdict beside numbers that break the guarantee, by their names: none of them is consistent."""
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
@@ -61,32 +63,32 @@ class VerdictNumbers:
         return {"verdict": str(self.verdict)}
 
 
-def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictNumbers:
+def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
     """Return the verdict on a run, and what it rests on.
 
     Parameters
     ----------
     run, judge
-        A finished run, and what judges one that has a promise; it returns None where there was nothing to judge.
+        A finished run, and what judges one that has a guarantee; it returns None where there was nothing to judge.
     """
-    if (promise := run.facts.guarantee) is None:
-        return VerdictNumbers(Verdict.NO_PROMISE, None)
+    if (guarantee := run.facts.guarantee) is None:
+        return VerdictFinding(Verdict.NO_GUARANTEE, None)
     if (found := judge(run)) is None:
-        return VerdictNumbers(Verdict.NOT_AUDITED, None)
-    speed, worlds, needed = run.timing.worlds_per_second, found.worlds_needed, None
-    if worlds is not None and speed:
-        needed = worlds / speed + (run.timing.setup_seconds or 0.0)
+        return VerdictFinding(Verdict.NOT_AUDITED, None)
+    speed, trials, needed = run.timing.trials_per_second, found.trials_needed, None
+    if trials is not None and speed:
+        needed = trials / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}
     anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
-    return VerdictNumbers(found.verdict, found, needed, promise.epsilon, anywhere, at_unit)
+    return VerdictFinding(found.verdict, found, needed, guarantee.epsilon, anywhere, at_unit)
 
 
 @dataclass(frozen=True)
-class NoiseNumbers:
+class NoiseFinding:
     """What the insider measured of the noise."""
 
-    estimate: NoiseEstimate  # measured over promised noise
-    judgement: Judgement  # the tests of the promise
+    estimate: NoiseEstimate  # measured over claimed noise
+    judgement: Judgement  # the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `noise`; what was not measured is None."""
@@ -106,9 +108,9 @@ class NoiseNumbers:
         return None
 
 
-def measure_noise(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
+def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
     """Return what the insider measured of the noise; None where nothing was judged."""
-    verdict = findings.find(VerdictNumbers)
+    verdict = findings.find(VerdictFinding)
     if verdict is None or verdict.judgement is None:
         return None
-    return NoiseNumbers(verdict.judgement.noise, verdict.judgement)
+    return NoiseFinding(verdict.judgement.noise, verdict.judgement)

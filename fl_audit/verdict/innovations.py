@@ -15,19 +15,19 @@ SMALLEST_SIGNAL = 1e-9
 
 
 def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
-    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, shape (worlds, rounds).
+    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, shape (trials, rounds).
 
     They are NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
 
     Parameters
     ----------
     increments
-        L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (worlds, rounds), finite. They
+        L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (trials, rounds), finite. They
         must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
     signal
-        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
+        mu_i = Delta_i / sigma_i, shape (trials, rounds), finite and at least 0.
     bits
-        1 or True where D was used, shape (worlds,).
+        1 or True where D was used, shape (trials,).
 
     Raises
     ------
@@ -40,9 +40,9 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     [[-0.5, nan]]
     """
     shape = increments.shape
-    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
+    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (trials, rounds)")
     require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
-    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
+    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a trial")
     require(bool(np.all(np.isfinite(increments))), "increments contain NaN or infinity: accepted are finite numbers")
     fine = np.isfinite(signal) & (signal >= 0)
     require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")

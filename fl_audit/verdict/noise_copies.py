@@ -1,6 +1,6 @@
 """Is noise a copy of other noise? Likest pairs, correlations, shifts and equal values, wherever in the run they are.
 
-A place is a coordinate of the model in a round of a world. Noise that is copied, with or without a change of scale, is
+A place is a coordinate of the model in a round of a trial. Noise that is copied, with or without a change of scale, is
 subtracted by whoever knows where it was copied from, and hides nothing. The cosine c of two independent normal
 J-vectors has c^2 ~ Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are independent two by
 two.
@@ -18,16 +18,17 @@ from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_
 from fl_audit.arrays import Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.measured import Measured, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 _LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
 _BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
-_FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
-# The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law.
+_FEWEST_DRAWS = 8  # number of rounds, over all trials, from which coordinates are compared with each other
+# The same for all coordinates together: of fewer rounds the distribution of the sum is too far from a gamma
+# distribution.
 _FEWEST_JOINT_DRAWS = 100
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
-_WORLDS_AT_ONCE = 256
+_TRIALS_AT_ONCE = 256
 _MOST_AT_ONCE = 2**20
 _CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
@@ -96,8 +97,8 @@ def _evened(vectors: Floats) -> Floats:
 
 
 @of_family(TestName.REPEATED_NOISE)
-def repeated_noise(measured: Measured) -> TestResult:
-    """Test the largest absolute cosine over all pairs of (world, round).
+def repeated_noise(measured: NoiseMeasurements) -> TestResult:
+    """Test the largest absolute cosine over all pairs of (trial, round).
 
     With m pairs the p-value is 1 - (1 - p)^m, p the exact tail of one pair: as if the cosines of all pairs were
     independent, which they are two by two. By Bonferroni m p bounds it without that approximation, and at the levels of
@@ -106,31 +107,31 @@ def repeated_noise(measured: Measured) -> TestResult:
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), Missing.NO_DIRECTIONS)
     projections = seen / measured.sigma[..., None]
-    dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
+    dimensions, count = projections.shape[-1], measured.trials * measured.rounds
     only_if(min(dimensions, count) >= 2, Missing.TOO_FEW)
     found = _likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = _cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
-    (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
-    place = f"world {world} round {number + 1} and world {other} round {later + 1}"
+    (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
+    place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
     return _likest(TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs})
 
 
 def _likest(
-    name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
+    name: TestName, found: LikestPair, dimensions: int, claimed: float, limit: float, place: str, more: dict[str, int]
 ) -> TestResult:
     """Return the test of the largest absolute cosine of all pairs."""
     # The probability that at least one of so many independent events occurs, each of which has that of the tail.
     tail = _cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
-    return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)
+    return TestResult(name, found.cosine, p_value, found.cosine, claimed, limit, place, more)
 
 
 @of_family(TestName.COPIED_PLACES)
-def copied_places(measured: Measured) -> TestResult:
-    """Test the largest absolute correlation between two sampled coordinates over all rounds of all worlds.
+def copied_places(measured: NoiseMeasurements) -> TestResult:
+    """Test the largest absolute correlation between two sampled coordinates over all rounds of all trials.
 
-    Coordinates are vectors over rounds and worlds, and their cosines have the law of `_cosine_tail`, independent two by
-    two, as in `repeated_noise`.
+    Coordinates are vectors over rounds and trials, and their cosines have the distribution of `_cosine_tail`,
+    independent two by two, as in `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -141,20 +142,20 @@ def copied_places(measured: Measured) -> TestResult:
     return _likest(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
 
 
-def _by_coordinate(measured: Measured) -> Floats:
-    """Return the even sample as vectors over rounds and worlds, one a coordinate."""
+def _by_coordinate(measured: NoiseMeasurements) -> Floats:
+    """Return the even sample as vectors over rounds and trials, one a coordinate."""
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, Missing.TOO_FEW)
     return vectors
 
 
 @of_family(TestName.JOINT_PLACES)
-def joint_places(measured: Measured) -> TestResult:
+def joint_places(measured: NoiseMeasurements) -> TestResult:
     """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
 
     With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. A
-    shifted gamma law with the exact mean, variance and third cumulant stands for their sum: where coordinates outnumber
-    rounds, three of them at a time depend on each other, and its upper tail is far heavier than a normal one.
+    shifted gamma distribution with the exact mean, variance and third cumulant stands for their sum: where coordinates
+    outnumber rounds, three of them at a time depend on each other, and its upper tail is far heavier than a normal one.
     Two-sided: sequences that fill space evenly have correlations that are too small.
     """
     vectors = _by_coordinate(measured)
@@ -165,18 +166,18 @@ def joint_places(measured: Measured) -> TestResult:
     pairs = places * (places - 1) // 2
     total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
     variance = 2 * (draws - 1) / (draws + 2)
-    degrees, scale, start = _joint_law(places, draws)
+    degrees, scale, start = _joint_distribution(places, draws)
     above = float(np.maximum(0.0, total - start)) / scale
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
     p_value, size = of_looks(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
-    promised, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
-    return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, promised, limit, more={"pairs": pairs})
+    claimed, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
+    return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
-def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and start of the gamma law of n times the sum of squared cosines of n-vectors.
+def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
+    """Return shape, scale and start of the gamma distribution of n times the sum of squared cosines of n-vectors.
 
     Of single squares c^2 ~ Beta(1/2, (n - 1)/2) the variance is v = 2 (n - 1) / (n + 2) and the third cumulant
     4 v (n - 2) / (n + 4), both in units of 1/n. Three vectors at a time add 6 times 4 (n - 1) / (n + 2)^2.
@@ -190,8 +191,8 @@ def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
 
 
 @of_family(TestName.SHIFTED_COPIES)
-def shifted_copies(measured: Measured) -> TestResult:
-    """Test the largest correlation of the noise with itself, shifted over worlds, rounds and neighbouring coordinates.
+def shifted_copies(measured: NoiseMeasurements) -> TestResult:
+    """Test the largest correlation of the noise with itself, shifted over trials, rounds and neighbouring coordinates.
 
     The sum of n products at one shift has variance n. Its tail is taken from sums of n / 3 products of twice three
     times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
@@ -208,11 +209,11 @@ def shifted_copies(measured: Measured) -> TestResult:
     shifts = int(np.count_nonzero(usable))
     number, worst = float(counts[at]), float(counts[usable].min())
     log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
-    # Along worlds and rounds the shifts stand in the order of a transform.
-    worlds, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
+    # Along trials and rounds the shifts stand in the order of a transform.
+    trials, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
     p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
-    place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}
+    place, more = f"{trials:+d} trials, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}
     mean = float(sums[at]) / number
     return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
 
@@ -220,10 +221,10 @@ def shifted_copies(measured: Measured) -> TestResult:
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
 
-    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of at most `_WORLDS_AT_ONCE`; rounds and coordinates by
+    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`; rounds and coordinates by
     all.
     """
-    at_once = max(_MOST_LAGS, min(_WORLDS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
+    at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
     lags = min(_MOST_LAGS, max(len(group) for group in groups))
     _, rounds, places = values.shape
@@ -263,14 +264,14 @@ def _product_log_tail(size: float, count: float) -> float:
 
 
 @of_family(TestName.EQUAL_VALUES)
-def equal_values(measured: Measured) -> TestResult:
+def equal_values(measured: NoiseMeasurements) -> TestResult:
     """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
 
     Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
     mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
-    both: of a Poisson law that is stretched, exact where few pairs are expected, and of a gamma law, whose skewness is
-    twice as large. Rounding puts values on grids, on which more of them agree than by chance: a uniform draw as wide as
-    a step takes that away.
+    both: of a Poisson distribution that is stretched, exact where few pairs are expected, and of a gamma distribution,
+    whose skewness is twice as large. Rounding puts values on grids, on which more of them agree than by chance: a
+    uniform draw as wide as a step takes that away.
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)

@@ -1,4 +1,4 @@
-"""How much noise there really is, over the noise that was promised, and what that makes of epsilon.
+"""How much noise there really is, over the noise that was claimed, and what that makes of epsilon.
 
 Also what a run could find, before it is played: the limits of detection that its report will state.
 """
@@ -15,27 +15,27 @@ from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
-from fl_audit.search import smallest_number
+from fl_audit.root_finding import smallest_number
 from fl_audit.verdict.family import FAMILY_LEVEL, TestName
-from fl_audit.verdict.measured import Measured
 from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 ASSUMPTION = (
     "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
-    "in all rounds and worlds, and neighbours exist that reach the claimed sensitivity."
+    "in all rounds and trials, and neighbours exist that reach the claimed sensitivity."
 )
 """What the lower bound on epsilon rests on."""
 
 # A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow
 # with the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never
-# exaggerated, and more noise than was promised is not credited in full.
+# exaggerated, and more noise than was claimed is not credited in full.
 SAMPLING_ASSUMPTION = (
     "Who takes part is drawn as was claimed. Where it is secret, the scores of the noise show a little less of a "
     "departure from the claimed noise than there is, in either direction."
 )
 """What it rests on besides where units are sampled."""
 
-BREACH = 1.5  # a run is conclusive where a breach of so many times the promised epsilon would have been found
+BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed epsilon would have been found
 
 
 def assumption_of(claim: Claim) -> str:
@@ -43,15 +43,17 @@ def assumption_of(claim: Claim) -> str:
     return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
 
 
-def law_in_words(claim: Claim) -> str:
-    """Return by which law of the releases epsilon follows from the noise."""
+def mechanism_in_words(claim: Claim) -> str:
+    """Return by which distribution of the releases epsilon follows from the noise."""
     is_gaussian = claim.profile.gaussian_mu is not None
-    return "exact law of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
+    return (
+        "exact distribution of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
+    )
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The measured over the promised standard deviation of the noise, with exact chi-square intervals."""
+    """The measured over the claimed standard deviation of the noise, with exact chi-square intervals."""
 
     ratio: float  # over all directions but the record's; NaN where that was not measured
     low: float  # lower end of its interval
@@ -61,7 +63,9 @@ class NoiseEstimate:
     along_low: float  # lower end of its interval
     along_high: float  # upper end
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
-    excess: float | None  # the ratio where noise is above the promise beyond doubt, and gives accuracy away; else None
+    excess: (
+        float | None
+    )  # the ratio where noise is above the guarantee beyond doubt, and gives accuracy away; else None
     # The sums of squares behind the intervals, which `ratio_interval` gives at other confidences.
     total: SquareSum | None = None
     along: SquareSum | None = None
@@ -99,7 +103,7 @@ def estimate_noise(
     along: SquareSum | None = None,
     tensors: Mapping[str, SquareSum] | None = None,
 ) -> NoiseEstimate:
-    """Return how much noise there is over what was promised.
+    """Return how much noise there is over what was claimed.
 
     Parameters
     ----------
@@ -138,18 +142,18 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
 
-def kept_epsilon(promise: Guarantee) -> float:
-    """Return the epsilon that the claimed noise gives away by its own law, at the promised delta.
+def kept_epsilon(guarantee: Guarantee) -> float:
+    """Return the epsilon that the claimed noise gives away by its own distribution, at the claimed delta.
 
-    It is the promised one where that law does not resolve so small a delta.
+    It is the claimed one where that distribution does not resolve so small a delta.
     """
     try:
-        return promise.claim.profile.epsilon(promise.delta)
+        return guarantee.claim.profile.epsilon(guarantee.delta)
     except InputError:
-        return promise.epsilon
+        return guarantee.epsilon
 
 
-def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim: Claim) -> float:
+def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
     With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
@@ -163,7 +167,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     confidence
         Confidence of the bound, above 0 and below 1.
     claim
-        What is promised of which releases, with Gaussian noise.
+        What is claimed of which releases, with Gaussian noise.
     """
     if (found := record_squares(measured)) is None:
         return 0.0
@@ -181,67 +185,67 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
 class EpsilonLimit:
     """How large an epsilon the test along the record's direction would find, with probability 0.9."""
 
-    limit_of_detection: float  # such an epsilon at the promise's delta; infinite where D and D' never differed
-    conclusive: bool  # whether a breach of 1.5 times the promised epsilon would have been found
-    # Number of worlds, with as many rounds as these had on average, from which such a breach is found; None if D and D'
+    limit_of_detection: float  # such an epsilon at the guarantee's delta; infinite where D and D' never differed
+    conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
+    # Number of trials, with as many rounds as these had on average, from which such a breach is found; None if D and D'
     # never differed.
-    worlds_needed: int | None
+    trials_needed: int | None
 
 
-def epsilon_limit(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
+def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonLimit:
     """Return the limit of detection of the test along the record's direction, as an epsilon.
 
     Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
 
     Parameters
     ----------
-    count, worlds
-        Number of innovations, from 0, and of worlds, from 1, which need not have been played yet.
-    level, promise
-        Level of the test, above 0 and below 1; and what is promised, of which releases.
+    count, trials
+        Number of innovations, from 0, and of trials, from 1, which need not have been played yet.
+    level, guarantee
+        Level of the test, above 0 and below 1; and what is claimed, of which releases.
     """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
-    ratio = breach_ratio(promise)
+    ratio = breach_ratio(guarantee)
     needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
-    epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
-    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
+    epsilon = epsilon_at(guarantee.claim, detectable_ratio(count, level))
+    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 
 
 @dataclass(frozen=True)
 class PlannedLimits(EpsilonLimit):
     """The smallest breach that a run would find with probability 0.9; otherwise only another test can find one."""
 
-    # How much less noise than claimed would be found, as a share: along the record, None where scores of no known law
-    # are judged, and in all parameters together, None where that is not measured.
+    # How much less noise than claimed would be found, as a share: along the record, None where scores of no known
+    # distribution are judged, and in all parameters together, None where that is not measured.
     noise_short: float | None
     noise_short_in_all: float | None
 
 
 NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
-"""What a run finds for sure whose insider has scores of no known law."""
+"""What a run finds for sure whose insider has scores of no known distribution."""
 
 
-def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: int | None) -> PlannedLimits:
+def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedLimits:
     """Return what a run finds whose insider has the exact likelihood ratio.
 
     Parameters
     ----------
-    promise, worlds, rounds
-        What is promised, how often the game is played, and rounds of a world in which D and D' differ, on average.
+    guarantee, trials, rounds
+        What is claimed, the number of trials, and rounds of a trial in which D and D' differ, on average.
     parameters
         Parameters of the model, where the noise in all of them is measured; else None.
     """
-    count, level, in_all = max(1, round(worlds * rounds)), TestName.NOISE_ALONG_RECORD.level, None
+    count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:
         in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
-    limit = epsilon_limit(count, worlds, level, promise)
+    limit = epsilon_limit(count, trials, level, guarantee)
     return PlannedLimits(**vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all)
 
 
-def breach_ratio(promise: Guarantee) -> float:
-    """Return the real over the claimed noise in a breach of 1.5 times the promised epsilon; 1/1.5 where that is 0."""
-    claim, sought = promise.claim, BREACH * promise.epsilon
+def breach_ratio(guarantee: Guarantee) -> float:
+    """Return the real over the claimed noise in a breach of 1.5 times the claimed epsilon; 1/1.5 where that is 0."""
+    claim, sought = guarantee.claim, BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:
         return 1 / BREACH

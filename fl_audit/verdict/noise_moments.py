@@ -1,12 +1,12 @@
-"""Has the noise mean 0, and is it independent over worlds and over rounds? Means and sums of what was measured.
+"""Has the noise mean 0, and is it independent over trials and over rounds? Means and sums of what was measured.
 
 A mean that is not 0 means that the released sum is not the one that was claimed: contributions that were not clipped, a
 sum divided by the wrong number, or a record that counts more than once shift what is released, always in the same
 direction. And independent noise adds up like independent noise: a part that is shared adds up faster, noise that
 cancels slower.
 
-The scale of the noise is taken from the measurements themselves, so that noise above the promise is not taken for a
-shift or for shared noise; under the claimed law the tests are exact all the same.
+The scale of the noise is taken from the measurements themselves, so that noise above the guarantee is not taken for a
+shift or for shared noise; under the claimed distribution the tests are exact all the same.
 """
 
 import math
@@ -18,8 +18,8 @@ from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 from fl_audit.arrays import Floats
 from fl_audit.statistics.shift import noncentrality_at
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.measured import Measured, of_family
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 
 def _student_p(values: Floats) -> tuple[float, float]:
@@ -38,8 +38,8 @@ def _detectable_mean(count: int, level: float) -> float:
 
 
 @of_family(TestName.DRIFT_ALONG_RECORD)
-def drift_along_record(measured: Measured) -> TestResult:
-    """Test the means of the innovations in worlds with D and in worlds with D': analysis of variance, F.
+def drift_along_record(measured: NoiseMeasurements) -> TestResult:
+    """Test the means of the innovations in trials with D and in trials with D': analysis of variance, F.
 
     With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, over G, and the variance within
     the groups have the ratio F(G, N - G). A shift that is there under D alone shows as well as one under both.
@@ -82,7 +82,7 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
 
 
 @of_family(TestName.DRIFT_ALONG_GRADIENTS)
-def drift_along_gradients(measured: Measured) -> TestResult:
+def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
     """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
     only_if(has_direction(measured), why_no_direction(measured))
     values = _used(measured.noise.gradient / measured.sigma)
@@ -90,35 +90,35 @@ def drift_along_gradients(measured: Measured) -> TestResult:
     only_if(values.size >= 3, Missing.TOO_FEW)
     t, p_value = _student_p(values)
     limit = _detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level)
-    return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), promised=0.0, limit=limit)
+    return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), claimed=0.0, limit=limit)
 
 
-@of_family(TestName.SHARED_OVER_WORLDS)
-def shared_over_worlds(measured: Measured) -> TestResult:
-    """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
+@of_family(TestName.SHARED_OVER_TRIALS)
+def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
+    """Test whether trials share noise: the variance of sums over W trials against the variance of what is left.
 
-    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
+    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between trials, as
     antithetic draws do, lies in the lower tail.
     """
-    only_if(measured.worlds >= 2, Missing.ONE_WORLD)
-    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0)
+    only_if(measured.trials >= 2, Missing.ONE_TRIAL)
+    return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
 
 
 @of_family(TestName.SHARED_OVER_ROUNDS)
-def shared_over_rounds(measured: Measured) -> TestResult:
+def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
     """Test whether rounds share noise: the variance of sums over k rounds against the variance of what is left.
 
-    At J coordinates in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
+    At J coordinates in W trials the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
     protects every round and not the final model, lies in the lower tail.
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
 
 
-def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult:
+def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResult:
     sample = measured.even_sample
     added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
-    only_if(added >= 2, Missing.ONE_WORLD)
+    only_if(added >= 2, Missing.ONE_TRIAL)
     freedom = int(means.size)
     rest = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
@@ -127,7 +127,7 @@ def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult:
     statistic = common / left if left > 0 else math.inf
     p_value = of_looks(2, np.minimum(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic)))
     limit = _detectable_share(added, freedom, name.level)
-    return TestResult(name, statistic, p_value, measured=statistic, promised=1.0, limit=limit)
+    return TestResult(name, statistic, p_value, measured=statistic, claimed=1.0, limit=limit)
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
@@ -141,11 +141,11 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
 
 
 @of_family(TestName.SERIAL_CORRELATION)
-def serial_correlation(measured: Measured) -> TestResult:
-    """Test whether consecutive rounds of a world are correlated, at the sampled coordinates: Student's t, two-sided.
+def serial_correlation(measured: NoiseMeasurements) -> TestResult:
+    """Test whether consecutive rounds of a trial are correlated, at the sampled coordinates: Student's t, two-sided.
 
     Given the noise p of a round, <p, q> / |p| with the noise q of the next is normal with the same spread whatever p
-    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with far more
+    is, so these are independent and normal over rounds and trials. Noise like a moving average shows here with far more
     power than sums over rounds have.
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
@@ -163,4 +163,4 @@ def serial_correlation(measured: Measured) -> TestResult:
     scale = math.sqrt(float(np.mean(np.square(sample))))
     limit = min(1.0, _detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
     correlation = float(steps.mean()) / length / scale
-    return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, promised=0.0, limit=limit)
+    return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, claimed=0.0, limit=limit)

@@ -4,10 +4,10 @@ A sum of n squares of noise over the claimed variance is chi-square with n degre
 f^2 times that if the noise has f times the claimed standard deviation. Too little noise shows in the lower tail; more
 noise than claimed violates nothing.
 
-Whatever is claimed of the noise, its law may not depend on the secret. Sums of squares of honest noise are chi-square
-under D and D', so their ratio is F, whatever the scale. Where worlds of one side differ by more than chance explains,
-as noise above the promise may from world to world, they are compared by Student's t instead: what varies without regard
-to the secret tells nothing of it. The change costs honest runs a hundredth of a level at most.
+Whatever is claimed of the noise, its distribution may not depend on the secret. Sums of squares of honest noise are
+chi-square under D and D', so their ratio is F, whatever the scale. Where trials of one side differ by more than chance
+explains, as noise above the guarantee may from trial to trial, they are compared by Student's t instead: what varies
+without regard to the secret tells nothing of it. The change costs honest runs a hundredth of a level at most.
 """
 
 import math
@@ -19,10 +19,10 @@ from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gamma
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.measured import EVIDENT, Measured, of_family
 from fl_audit.verdict.residuals import stride_names, stride_sizes
+from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
-_UNEVEN = 0.01  # probability with which worlds of honest noise are taken for worlds of different noise
+_UNEVEN = 0.01  # probability with which trials of honest noise are taken for trials of different noise
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class SquareSum:
 
 @dataclass(frozen=True, eq=False)
 class NoiseAlong:
-    """The noise along what is in question in every world, where nothing else was measured of it."""
+    """The noise along what is in question in every trial, where nothing else was measured of it."""
 
-    squares: Floats  # sum over rounds of its squares over the claimed variance, (worlds,)
-    freedom: Integers  # in how many rounds there is something that it hides, (worlds,)
-    members: Flags  # which worlds hold what is in question, (worlds,)
+    squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
+    freedom: Integers  # in how many rounds there is something that it hides, (trials,)
+    members: Flags  # which trials hold what is in question, (trials,)
 
     @property
     def total(self) -> SquareSum:
-        """The sum over all worlds."""
+        """The sum over all trials."""
         return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
 
 
@@ -94,7 +94,7 @@ def detectable_ratio(freedom: int, level: float) -> float:
     return float(np.sqrt(chi_square_quantile(level, freedom) / chi_square_quantile(DETECTION_POWER, freedom)))
 
 
-def total_squares(measured: Measured) -> SquareSum | None:
+def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
     """Return the noise in all directions but the record's; None where it was not measured or has no direction left."""
     if measured.residuals is None:
         return None
@@ -102,13 +102,13 @@ def total_squares(measured: Measured) -> SquareSum | None:
     return _summed(np.sum(measured.residuals.total / measured.sigma**2), freedom) if freedom else None
 
 
-def record_squares(measured: Measured) -> SquareSum | None:
+def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
     """Return the noise along the record's direction, the squares of the innovations; None where there are none."""
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
 
 
-def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
+def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
     """Return the noise on each parameter tensor that has a direction left beside the record's."""
     if measured.residuals is None:
         return {}
@@ -123,31 +123,31 @@ def _summed(value: np.float64, freedom: int) -> SquareSum:
     return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
-def has_direction(measured: Measured) -> bool:
+def has_direction(measured: NoiseMeasurements) -> bool:
     """Return whether anything is known of the noise beside the record's direction."""
     return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
 
 
-def why_no_direction(measured: Measured) -> Missing:
+def why_no_direction(measured: NoiseMeasurements) -> Missing:
     """Return why nothing is known of the noise beside the record's direction: there is none, or it was not measured."""
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return Missing.NO_OTHER_DIRECTION if is_only else Missing.NOT_MEASURED
 
 
 @of_family(TestName.NOISE_TOTAL)
-def noise_total(measured: Measured) -> TestResult:
+def noise_total(measured: NoiseMeasurements) -> TestResult:
     """Test the noise in all directions but the record's: chi-square, lower tail."""
     return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_ALONG_RECORD)
-def noise_along_record(measured: Measured) -> TestResult:
+def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), Missing.NO_DIFFERENCE)
 
 
 @of_family(TestName.NOISE_TENSOR)
-def noise_tensor(measured: Measured) -> TestResult:
+def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test the noise on every parameter tensor: the smallest lower-tail p-value times the number of tensors.
 
     The sums of different tensors depend slightly on each other, so the p-value is Bonferroni's: never too small.
@@ -156,26 +156,26 @@ def noise_tensor(measured: Measured) -> TestResult:
 
 
 @of_family(TestName.NOISE_PLACE)
-def noise_place(measured: Measured) -> TestResult:
+def noise_place(measured: NoiseMeasurements) -> TestResult:
     """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
 
     A coordinate without noise shows in the sample, or in its class, which holds one of every 31 of them. Classes
     hold sampled coordinates, so the p-value is Bonferroni's: never too small.
     """
-    worlds, rounds, _ = measured.sample.shape
+    trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
     places = zip(measured.noise.places, squares, strict=True)
-    found = {f"coordinate {number} ({tensor})": _summed(value, worlds * rounds) for (number, tensor), value in places}
-    sums = measured.noise.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
+    found = {f"coordinate {number} ({tensor})": _summed(value, trials * rounds) for (number, tensor), value in places}
+    sums = measured.noise.strides[measured.sampled_trials][:, :, 0].sum(axis=(0, 1))
     for name, size, value in zip(*_classes(measured), sums, strict=True):
         if size > 1:
-            found[name] = _summed(value, int(size) * worlds * rounds)
+            found[name] = _summed(value, int(size) * trials * rounds)
     return least_of(TestName.NOISE_PLACE, found, Missing.NOT_MEASURED)
 
 
 @of_family(TestName.NOISE_ROUND)
-def noise_round(measured: Measured) -> TestResult:
-    """Test the noise of every round of every world, of every round over all worlds, and of every world.
+def noise_round(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise of every round of every trial, of every round over all trials, and of every trial.
 
     The smallest lower-tail p-value of all these sums of squares: chi-square, by Bonferroni.
     """
@@ -183,9 +183,9 @@ def noise_round(measured: Measured) -> TestResult:
     freedom = measured.noise.total_freedom
     squares = np.where(freedom > 0, np.maximum(0.0, measured.noise.total / measured.sigma**2), 0.0)
     looks = [
-        (squares, freedom, "world {0} round {1}"),
-        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds"),
-        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}"),
+        (squares, freedom, "trial {0} round {1}"),
+        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all trials"),
+        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of trial {0}"),
     ]
     found = [(np.where(counts > 0, chdtr(counts, sums), 1.0), sums, counts, name) for sums, counts, name in looks]
     count = sum(p_values.size for p_values, *_ in found)
@@ -217,28 +217,28 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)
 
 
-def _classes(measured: Measured) -> tuple[list[str], Integers]:
+def _classes(measured: NoiseMeasurements) -> tuple[list[str], Integers]:
     """Return the names of the classes of coordinates, and how many coordinates each holds."""
     return stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
 
 
-_Side = tuple[Floats, Integers]  # sums of squares of worlds, and their degrees of freedom
+_Side = tuple[Floats, Integers]  # sums of squares of trials, and their degrees of freedom
 _Sides = tuple[_Side, _Side]
 
 
 @of_family(TestName.SECRET_TOTAL)
-def secret_total(measured: Measured) -> TestResult:
-    """Test the noise orthogonal to the record in worlds with D against that in worlds with D': F, two-sided."""
+def secret_total(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise orthogonal to the record in trials with D against that in trials with D': F, two-sided."""
     sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
     return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
 
 
 @of_family(TestName.SECRET_PLACE)
-def secret_place(measured: Measured) -> TestResult:
+def secret_place(measured: NoiseMeasurements) -> TestResult:
     """Test the same on each parameter tensor and in each class of coordinates: the least p-value, by Bonferroni."""
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
-    only_if(bool(measured.sampled_worlds.any()), Missing.NOT_MEASURED)
+    only_if(bool(measured.sampled_trials.any()), Missing.NOT_MEASURED)
     found = {
         f"tensor '{name}'": _sides(measured, seen.squares[..., at] / variance, seen.freedom[..., at])
         for at, name in enumerate(seen.tensors)
@@ -250,8 +250,8 @@ def secret_place(measured: Measured) -> TestResult:
 
 
 @of_family(TestName.SECRET_ALONG_RECORD)
-def secret_along_record(measured: Measured) -> TestResult:
-    """Test the noise along the record in worlds with D against that in worlds with D': F, two-sided."""
+def secret_along_record(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise along the record in trials with D against that in trials with D': F, two-sided."""
     known = ~np.isnan(measured.innovations)
     only_if(bool(known.any()), Missing.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
@@ -265,10 +265,10 @@ def secret_along(noise: NoiseAlong) -> TestResult:
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
 
 
-def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of squares, and their degrees of freedom, of every world with D and of every one with D'."""
+def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
+    """Return the sums of squares, and their degrees of freedom, of every trial with D and of every one with D'."""
     squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
-    # A round that is louder in all worlds would stand for all rounds: it is brought down to the claim in all of them.
+    # A round that is louder in all trials would stand for all rounds: it is brought down to the claim in all of them.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
     louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
     level = np.where(louder, of_round / np.maximum(counted, 1), 1.0)
@@ -276,7 +276,7 @@ def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of worlds with D and of those with D', but for worlds in which nothing is known."""
+    """Return the sums of trials with D and of those with D', but for trials in which nothing is known."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 
@@ -312,7 +312,7 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between worlds of either side; None where worlds of one side are alike.
+    """Return the p-value of Student's t between trials of either side; None where trials of one side are alike.
 
     Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
     """

@@ -1,8 +1,8 @@
 """Is the noise normal, and as fine as real numbers of full precision are? And is the sensitivity within the claim?
 
-Noise of another law hides less, or nothing, where its density falls off faster than the normal one, even where its
-variance is the claimed one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an exact
-law.
+Noise of another distribution hides less, or nothing, where its density falls off faster than the normal one, even where
+its variance is the claimed one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an
+exact distribution.
 
 Noise of few significant bits (half precision has 11) betrays itself in its low bits: the phases of its values in units
 of the last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any
@@ -21,12 +21,12 @@ from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 from fl_audit.arrays import Floats
 from fl_audit.verdict import family
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.measured import Measured, of_family
 from fl_audit.verdict.residuals import LOW_BITS_KINDS
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
 
-_FEWEST_FOR_SHAPE = 100  # number of values from which the limiting law of the distance is used
+_FEWEST_FOR_SHAPE = 100  # number of values from which the limiting distribution of the distance is used
 _TAIL = 3.0
 _TAIL_SHARE = float(2 * ndtr(-_TAIL))
 # Number of coordinates from which the sum of cosines is close to normal; its tails are lighter than normal ones.
@@ -41,11 +41,12 @@ _LOWEST_FREQUENCY = 4.0
 
 
 @of_family(TestName.SHAPE)
-def shape(measured: Measured) -> TestResult:
-    """Test the largest distance of the distribution of all sampled noise, and of each tensor's, from the normal law.
+def shape(measured: NoiseMeasurements) -> TestResult:
+    """Test the largest distance of the distribution of all sampled noise, and of each tensor's, from the normal
+    distribution.
 
-    Kolmogorov's test with the limiting law, corrected for the number of values (Stephens 1970); Bonferroni over all
-    and every tensor, so the p-value is never too small.
+    Kolmogorov's test with the limiting distribution, corrected for the number of values (Stephens 1970); Bonferroni
+    over all and every tensor, so the p-value is never too small.
     """
     values, owners = measured.even_sample, np.array(measured.owners)
     groups = {"": values.reshape(-1)}
@@ -74,7 +75,7 @@ def _detectable_distance(count: int, level: float) -> float:
 
 
 @of_family(TestName.TAILS)
-def tails(measured: Measured) -> TestResult:
+def tails(measured: NoiseMeasurements) -> TestResult:
     """Test how much of the noise lies beyond 3 standard deviations: binomial, two-sided, never too small."""
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
@@ -90,13 +91,13 @@ def _binomial_p(found: int, count: int, share: float) -> float:
 
 
 @of_family(TestName.SUPPORT)
-def support(measured: Measured) -> TestResult:
+def support(measured: NoiseMeasurements) -> TestResult:
     """Test the largest of all sampled noise, which truncated noise never reaches: exact, two-sided."""
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
-    promised, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
+    claimed, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
     p_value, more = _largest_p(largest, count), {"values": count}
-    return TestResult(TestName.SUPPORT, largest, p_value, largest, promised, limit=limit, more=more)
+    return TestResult(TestName.SUPPORT, largest, p_value, largest, claimed, limit=limit, more=more)
 
 
 def _largest_p(largest: float, count: int) -> float:
@@ -111,7 +112,7 @@ def _largest_at(probability: float, count: int) -> float:
 
 
 @of_family(TestName.SHAPE_ALONG_RECORD)
-def shape_along_record(measured: Measured) -> TestResult:
+def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test the shape of the noise along the record, from the innovations: the least of distance, tails and support.
 
     Bonferroni over the three: the p-value is never too small. Not offered where chance explains so much noise in
@@ -132,11 +133,11 @@ def shape_along_record(measured: Measured) -> TestResult:
 
 
 @of_family(TestName.LOW_BITS)
-def low_bits(measured: Measured) -> TestResult:
+def low_bits(measured: NoiseMeasurements) -> TestResult:
     """Test the low bits: sum of cosines over everything / sqrt(count / 2), upper tail, Bonferroni over the kinds.
 
-    The law is normal in the limit of many coordinates, and for few the p-value is a little too large rather than too
-    small: a cosine of a uniform phase is bounded.
+    The distribution is normal in the limit of many coordinates, and for few the p-value is a little too large rather
+    than too small: a cosine of a uniform phase is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -150,7 +151,7 @@ def low_bits(measured: Measured) -> TestResult:
     fewest = float(min(count[at] for at in kinds))
     p_value, limit = of_looks(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
     mean = float(total[place] / count[place])
-    return TestResult(TestName.LOW_BITS, largest, p_value, mean, promised=0.0, limit=limit, place=kind)
+    return TestResult(TestName.LOW_BITS, largest, p_value, mean, claimed=0.0, limit=limit, place=kind)
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class _Look:
 
 
 @of_family(TestName.GRID)
-def grid(measured: Measured) -> TestResult:
+def grid(measured: NoiseMeasurements) -> TestResult:
     """Test the characteristic function of the sampled noise at all frequencies that a grid may have.
 
     With N values, N |phi|^2 is exponential with mean 1 at each; Bonferroni over all frequencies, of the noise over its
@@ -184,8 +185,8 @@ def grid(measured: Measured) -> TestResult:
     return TestResult(TestName.GRID, power, p_value, math.sqrt(power / count), 0.0, limit, look.unit, more)
 
 
-def _looks(measured: Measured) -> Iterator[_Look]:
-    sample, known = measured.sample, measured.sampled_worlds
+def _looks(measured: NoiseMeasurements) -> Iterator[_Look]:
+    sample, known = measured.sample, measured.sampled_trials
     sigma, grain = measured.sigma[known], measured.noise.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)
@@ -208,18 +209,18 @@ def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
 
 
 @of_family(TestName.SENSITIVITY)
-def sensitivity(measured: Measured) -> TestResult:
+def sensitivity(measured: NoiseMeasurements) -> TestResult:
     """Test whether every sensitivity is within the claim: nothing is random here, the p-value is 0 or 1.
 
-    No round may pass sigma / z. Where the claim limits a whole run, no world may pass that either: the square root of
+    No round may pass sigma / z. Where the claim limits a whole run, no trial may pass that either: the square root of
     the sum of (sensitivity / sigma)^2 over its rounds.
     """
     signal = measured.sensitivity / measured.sigma
-    world, number = divmod(int(signal.argmax()), measured.rounds)
-    shares = [(float(signal.max()) * measured.noise_multiplier, f"world {world} round {number + 1}")]
+    trial, number = divmod(int(signal.argmax()), measured.rounds)
+    shares = [(float(signal.max()) * measured.noise_multiplier, f"trial {trial} round {number + 1}")]
     if measured.largest_mu is not None:
         whole = np.linalg.norm(signal, axis=1) / measured.largest_mu
-        shares.append((float(whole.max()), f"all rounds of world {int(whole.argmax())} together"))
+        shares.append((float(whole.max()), f"all rounds of trial {int(whole.argmax())} together"))
     largest, place = max(shares, key=lambda share: round(share[0], 6))  # of equal ones the round
     p_value = 0.0 if largest > 1 + ROUNDING else 1.0
-    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, promised=1.0, limit=ROUNDING, place=place)
+    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=place)

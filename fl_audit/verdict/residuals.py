@@ -78,7 +78,7 @@ class ResidualsLayout:
         }
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every field of residuals, without worlds and rounds, in the order of the columns."""
+        """Return the shape of every field of residuals, without trials and rounds, in the order of the columns."""
         lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
         return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
 
@@ -111,7 +111,7 @@ class ResidualsLayout:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...)."""
+    """What the insider measured, of one round (trials, ...) or of a run (trials, rounds, ...)."""
 
     tensors: tuple[str, ...]  # as in `ResidualsLayout`, as are the two fields below
     places: tuple[tuple[int, str], ...]
@@ -155,9 +155,9 @@ class Residuals:
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "Residuals":
-        """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
+        """Return what is left where releases were recovered from models: no low bits, and nothing of blurred trials.
 
-        Where rounding hides the noise of a world, (worlds,), its sums of squares have no degree of freedom, and its
+        Where rounding hides the noise of a trial, (trials,), its sums of squares have no degree of freedom, and its
         projections and its sample are NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
@@ -210,7 +210,7 @@ class Residuals:
 
     @staticmethod
     def of_table(table: "pd.DataFrame") -> "Residuals":
-        """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round.
+        """Return the residuals (trials, rounds, ...) that a table of a run holds, a row a trial and round.
 
         Raises `InputError` if a column is missing.
         """
@@ -219,12 +219,12 @@ class Residuals:
         is_whole, found = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
         accepted = "accepted is that of a run with the insider, by this version"
         require(is_whole, f"the table of residuals {found}: {accepted}")
-        values = table.sort_values(["world", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
-        return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(layout.names)), layout)
+        values = table.sort_values(["trial", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
+        return Residuals.of_array(values.reshape(int(table["trial"].nunique()), -1, len(layout.names)), layout)
 
 
 def join(parts: list[Residuals], axis: int) -> Residuals:
-    """Return residuals joined along worlds (`axis` 0), or rounds of the same worlds stacked (`axis` 1).
+    """Return residuals joined along trials (`axis` 0), or rounds of the same trials stacked (`axis` 1).
 
     Parameters
     ----------

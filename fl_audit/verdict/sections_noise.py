@@ -1,4 +1,4 @@
-"""The noise that is really added, as the insider measured it, over the noise that was promised."""
+"""The noise that is really added, as the insider measured it, over the noise that was claimed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,22 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.formatting import Reading, percent, unit_words
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.wording import Reading, percent, unit_words
 from fl_audit.rounding import rounded
 from fl_audit.verdict.family import TestName
-from fl_audit.verdict.findings_verdict import NoiseNumbers, measure_noise
+from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
+from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest
 from fl_audit.verdict.noise_estimate import NoiseEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import Judgement, depends_on_secret
-from fl_audit.verdict.words_of_tests import MISSING_WORDS, ToldTest
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
-_EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the promise say"
+_EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the guarantee say"
 
 
-def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
+def _sentence(numbers: NoiseFinding, contents: RunContents) -> str:
     rows = NOISE.read_rows(numbers, contents)
     if not rows:
         return ""
@@ -73,13 +73,13 @@ def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
-def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: NoiseFinding, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
     rows = []
     if found.total is not None:
         beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
         of, noise = (found.total, TestName.NOISE_TOTAL.level), (found.ratio, found.low, found.high)
-        rows.append(_row("Noise, measured over promised", noise, beside, found, of))
+        rows.append(_row("Noise, measured over claimed", noise, beside, found, of))
     if found.along is not None:
         along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
         of, noise = (
@@ -90,11 +90,11 @@ def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     return rows
 
 
-def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: NoiseFinding, contents: RunContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
-    columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
+    columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
     level = TestName.NOISE_TENSOR.level
     each = [
         _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
@@ -106,7 +106,7 @@ def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt.
+    """Return what noise above the guarantee costs, in a sentence; nothing where there is none beyond doubt.
 
     Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
     """
@@ -114,11 +114,11 @@ def excess_text(found: Judgement) -> str:
         return ""
     if depends_on_secret(found):
         return "That is no harmless surplus, for its size depends on the secret."
-    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the promise too"
-    return f"More than was promised breaks no promise; it gives accuracy away, for {less}."
+    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the guarantee too"
+    return f"More than was claimed breaks no guarantee; it gives accuracy away, for {less}."
 
 
-def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
+def _said(numbers: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
         "excess": excess_text(judgement),
@@ -128,18 +128,18 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     return {"noise": numbers.to_json()["noise"] | told}
 
 
-def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
+def _caption(numbers: NoiseFinding, _: RunContents) -> str:
     found = numbers.estimate
     left_out = len(found.tensors) - MOST_TENSORS
     fewer = f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with least noise." if left_out > 0 else ""
     return (
-        f"Spread of the noise over the promised one, with exact {percent(found.confidence)} intervals. Left of the "
+        f"Spread of the noise over the claimed one, with exact {percent(found.confidence)} intervals. Left of the "
         f"line noise is missing, right of it is more than needed; some intervals miss by chance.{fewer}"
     )
 
 
-def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) -> None:
-    """Draw measured over promised noise with intervals, in total, where it hides the unit, and per tensor."""
+def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: RunContents) -> None:
+    """Draw measured over claimed noise with intervals, in total, where it hides the unit, and per tensor."""
     found = numbers.estimate
     shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
     parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
@@ -149,15 +149,15 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
     rows = [part for part in parts if math.isfinite(part[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
-    axes.axvline(1.0, label="promised noise", **LIMIT)
+    axes.axvline(1.0, label="claimed noise", **LIMIT)
     for height, (_, *interval, marker, colour) in enumerate(rows):
         _draw_interval(axes, height, interval, marker, colour)
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    # The same axis in every report, but for noise that is far from the promise.
+    # The same axis in every report, but for noise that is far from the guarantee.
     low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-    finish_axes(axes, "Noise that is really there", "Measured over promised noise (standard deviations)", "")
+    finish_axes(axes, "Noise that is really there", "Measured over claimed noise (standard deviations)", "")
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
@@ -173,8 +173,8 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
 
 
 NOISE = Section(
-    "noise", "The noise that is really added", NoiseNumbers, measure_noise, keys=("noise",), on_page=True,
+    "noise", "The noise that is really added", NoiseFinding, measure_noise, keys=("noise",), on_page=True,
     sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("The noise, measured over promised", _noise_figure, _caption,
+    picture=Picture("The noise, measured over claimed", _noise_figure, _caption,
                     applies=lambda numbers, _: numbers.main is not None), said=_said,
 )  # fmt: skip

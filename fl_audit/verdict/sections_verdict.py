@@ -1,4 +1,4 @@
-"""The verdict: what became of the promise, which test broke it, and what a verdict covers."""
+"""The verdict: what became of the guarantee, which test broke it, and what a verdict covers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,24 +6,24 @@ from typing import Any, assert_never
 
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report import wording
+from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.wording import Reading, UnitWords, capital, number_text, one_in, percent, plural
+from fl_audit.report.formatting import Reading, UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
-from fl_audit.verdict.findings_verdict import VerdictNumbers, verdict_numbers
-from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, law_in_words
+from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
+from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
+from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.verdict import Judgement, Verdict
-from fl_audit.verdict.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
-_BREACH_OF_SIZE = f"a breach of {BREACH:g} times the promise, if it lies in the size of the noise alone"
+_BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
-def verdict_of(contents: RunContents) -> VerdictNumbers:
+def verdict_of(contents: RunContents) -> VerdictFinding:
     """Return the verdict, which every run has."""
-    numbers = contents.find(VerdictNumbers)
+    numbers = contents.find(VerdictFinding)
     assert numbers is not None, "every run has a verdict"
     return numbers
 
@@ -37,16 +37,16 @@ def banner(contents: RunContents) -> Banner:
         case Verdict.CONSISTENT:
             tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
-            line = f"{none} the promise. {_limits(contents)}".strip()
+            line = f"{none} the guarantee. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
-            line = f"No test contradicts the promise, but what was measured below does: {names}."
+            line = f"No test contradicts the guarantee, but what was measured below does: {names}."
         case Verdict.INCONCLUSIVE:
-            line = f"{_too_little(numbers, contents.words)} {worlds_needed_text(numbers)}"
-        case Verdict.NO_PROMISE:
+            line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers)}"
+        case Verdict.NO_GUARANTEE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
         case Verdict.NOT_AUDITED:
-            line = "No insider took part; nothing was held against the promise."
+            line = "No insider took part; nothing was held against the guarantee."
         case _:
             assert_never(numbers.verdict)
     return verdict_banner(numbers.verdict, line)
@@ -55,22 +55,22 @@ def banner(contents: RunContents) -> Banner:
 def _broken(contents: RunContents) -> str:
     """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
-    # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
+    # Noise of another size fails the tests of its shape too, which look at it in units of the claimed one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: wording.uncapital(told.words.breach) for told in told_too}
+    kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
-def _too_little(numbers: VerdictNumbers, words: UnitWords) -> str:
+def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judged
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.promised)}"
+            f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.claimed)}"
         )
     if not math.isfinite(found.limit_of_detection):
         if numbers.judges_canaries:
@@ -85,28 +85,28 @@ def _too_little(numbers: VerdictNumbers, words: UnitWords) -> str:
     return "Too few trials to tell: only a gross breach could have been found, and none was."
 
 
-def _ceiling_text(of_scores: TestResult, promised: float) -> str:
+def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
     """Return what so many scores could show at most, in a sentence."""
     ceiling = of_scores.more["ceiling"]
-    only = f"{number_text(promised, 3)} is promised" if ceiling <= promised else "only if they separated perfectly"
+    only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
     return f"At the level of the verdict, {most}, and {only}."
 
 
-def worlds_needed_text(numbers: VerdictNumbers) -> str:
-    """Return how many worlds, and how much time, would find noise that gives away 1.5 times the promise."""
+def trials_needed_text(numbers: VerdictFinding) -> str:
+    """Return how many trials, and how much time, would find noise that gives away 1.5 times the guarantee."""
     found = numbers.judgement
     if numbers.judges_canaries:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
     if numbers.judges_scores:
-        return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
-    if found is None or found.worlds_needed is None:
-        return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", {wording.duration(numbers.seconds_needed)} here,"
-    worlds = plural(found.worlds_needed, "world")
-    if numbers.promised > 0:
-        return f"{worlds}{time} would find {_BREACH_OF_SIZE}."
-    return f"{worlds}{time} would find it if only two thirds of the noise were there."
+        return "More trials can show a breach; no number of them shows by such scores alone that there is none."
+    if found is None or found.trials_needed is None:
+        return "No number of trials would find a breach here: choose another one to protect (neighbour in [audit])."
+    time = "" if numbers.seconds_needed is None else f", {formatting.duration(numbers.seconds_needed)} here,"
+    trials = plural(found.trials_needed, "trial")
+    if numbers.claimed > 0:
+        return f"{trials}{time} would find {_BREACH_OF_SIZE}."
+    return f"{trials}{time} would find it if only two thirds of the noise were there."
 
 
 def _limits(contents: RunContents) -> str:
@@ -122,84 +122,88 @@ def _limits(contents: RunContents) -> str:
     return f"Had {anywhere} of the noise been missing we would have found it, or {just}."
 
 
-def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
+def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED:
             text = (
-                f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
+                f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
                 f"{_alarms(numbers.judged, contents.facts)}. That says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
-                "Nothing we saw contradicts the promise. That covers this one example and this run only; it is no "
+                "Nothing we saw contradicts the guarantee. That covers this one example and this run only; it is no "
                 "proof for other people's data or other attacks."
             )
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
-            text = "The verdict is open: no test of the promise failed, and something that was measured contradicts it."
+            text = (
+                "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
+            )
         case Verdict.INCONCLUSIVE:
             text = (
-                "The verdict is open: nothing we saw contradicts the promise, but a breach could hardly have been seen."
+                "The verdict is open: nothing we saw contradicts the guarantee, but a breach could hardly "
+                "have been seen."
             )
-        case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
+        case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
             return (
-                "There was no promise of the training to test, so there is no verdict. What protects the records in "
+                "There was no guarantee of the training to test, so there is no verdict. What protects the records in "
                 "these models is what their owners did to them, and no more."
             )
-        case Verdict.NO_PROMISE:
-            return "There was no promise to test. These models must not pass for protected ones."
+        case Verdict.NO_GUARANTEE:
+            return "There was no guarantee to test. These models must not pass for protected ones."
         case Verdict.NOT_AUDITED:
-            text = "We came to no verdict: no insider took part, so nothing was held against the promise."
+            text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
         case _:
             assert_never(numbers.verdict)
     text += _looks_text(numbers.judgement, contents.facts)
-    if not contents.facts.game.law.is_private_release:
+    if not contents.facts.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
-    """Return how often a kept promise fails the tests of one look."""
+    """Return how often a kept guarantee fails the tests of one look."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
     """Return what it costs to look several times at a run that grew, in sentences; empty after one look or no verdict.
 
-    By Bonferroni, where numbers of worlds are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
+    By Bonferroni, where numbers of trials are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
     as one (of a test whose statistic is a sum of normal numbers).
     """
     often = len(facts.looks)
     if found is None or often < 2:
         return ""
-    earlier = ", ".join(f"{worlds:,}" for worlds in facts.looks[:-1])
+    earlier = ", ".join(f"{trials:,}" for trials in facts.looks[:-1])
     return (
-        f" This run was judged before, after {earlier} worlds. A kept promise fails at any of the {often} looks in at "
-        f"most {often} in {round(1 / found.level):,} audits if the numbers of worlds were fixed before the first look, "
+        f" This run was judged before, after {earlier} trials. A kept guarantee fails at any of the {often} looks in "
+        "at "
+        f"most {often} in {round(1 / found.level):,} audits if the numbers of trials were fixed before the first look, "
         "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
         "that was chosen beforehand."
     )
 
 
-def _scope(numbers: VerdictNumbers, facts: RunFacts, covers: str) -> str:
+def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
     """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
-    found, promise = numbers.judgement, facts.guarantee
-    if found is None or promise is None:
-        why = "No insider took part, so nothing was held against the promise."
-        if promise is None:
-            of_training = "" if facts.game.randomiser is None else " of the training"
-            why = f"The models were trained without clipping and noise: nothing was promised{of_training}."
+    found, guarantee = numbers.judgement, facts.guarantee
+    if found is None or guarantee is None:
+        why = "No insider took part, so nothing was held against the guarantee."
+        if guarantee is None:
+            of_training = "" if facts.federation.local_randomizer is None else " of the training"
+            why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
-        return f"{why} {seen}, is no test of a promise."
-    seen = _detection_text(found, promise, wording.unit_words(facts.relation))
+        return f"{why} {seen}, is no test of a guarantee."
+    seen = _detection_text(found, guarantee, formatting.unit_words(facts.relation))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
     return f"{covers} {seen}{smaller}"
 
 
-def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
-    """Return how large a breach of epsilon would have been found, and with how many worlds, in sentences."""
+def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> str:
+    """Return how large a breach of epsilon would have been found, and with how many trials, in sentences."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
-            f"{_ceiling_text(found.tests[0], promise.epsilon)} How far they would separate under less noise is not "
+            f"{_ceiling_text(found.tests[0], guarantee.epsilon)} How far they would separate under less noise is not "
             "known, so it is not known either which breach would have been found."
         )
     if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
@@ -207,43 +211,45 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
             f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
-            f"{DETECTION_POWER:g}; {promise.epsilon:.3g} is promised."
+            f"{DETECTION_POWER:g}; {guarantee.epsilon:.3g} is claimed."
         )
-    if found.worlds_needed is None:
+    if found.trials_needed is None:
         return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
-    kept = epsilon_at(promise.claim, 1.0)
+    kept = epsilon_at(guarantee.claim, 1.0)
     said = (
         "Along the direction in which D and D' differ, noise so small that epsilon is "
         f"{found.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed "
-        f"noise keeps {kept:.3g} ({law_in_words(promise.claim)}, delta {promise.delta:g}) and "
-        f"{promise.epsilon:.3g} is promised."
+        f"noise keeps {kept:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
+        f"{guarantee.epsilon:.3g} is claimed."
     )
-    worlds = plural(found.worlds_needed, "world")
-    other = "Breaches of another kind, such as noise that repeats or follows the data, may take more worlds or pass."
+    trials = plural(found.trials_needed, "trial")
+    other = "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
     if found.conclusive:
-        return f"{said} {worlds} would be enough to find {_BREACH_OF_SIZE}. {other}"
-    return f"{said} That is too little to tell: {worlds} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
+        return f"{said} {trials} would be enough to find {_BREACH_OF_SIZE}. {other}"
+    return f"{said} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
 
 
 def _finding_of(test: TestResult) -> str:
-    """Return what a test says of the promise, in the word of a reading: that none fails is no proof that it is kept."""
+    """Return what a test says of the guarantee, in the word of a reading: that none fails is no proof that it is
+    kept.
+    """
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
 
 
-def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: VerdictFinding, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
     if found is None:
         return [covers]
-    columns = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
+    columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (told.title, _finding_of(told.test), told.words.measured, told.words.promised,
-         told.words.limit or wording.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
+        (told.title, _finding_of(told.test), told.words.measured, told.words.claimed,
+         told.words.limit or formatting.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (ToldTest(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
-    title = f"{plural(len(rows), 'test')}, declared before the run; a kept promise fails {any_of} in at most "
+    title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
     tables = [covers, Table(f"{title}{_alarms(found, contents.facts)}", columns, rows)]
     if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
@@ -254,17 +260,17 @@ def verdict_section(
     judge: Callable[[FinishedRun], Judgement | None],
     covers: Callable[[RunFacts], str],
     not_compared: Callable[[FinishedRun], str],
-) -> Section[VerdictNumbers]:
+) -> Section[VerdictFinding]:
     """Return the section of the verdict, which audits of every kind have.
 
     Parameters
     ----------
     judge, covers, not_compared
-        What judges a run with a promise; what its verdict covers; and why nothing was compared: as
+        What judges a run with a guarantee; what its verdict covers; and why nothing was compared: as
         `fl_audit.audits.audit.AuditKind` has them.
     """
 
-    def said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
+    def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
         scope = _scope(numbers, run.facts, covers(run.facts))
         return {
             "scope": scope + not_compared(run) + _looks_text(numbers.judgement, run.facts),
@@ -272,6 +278,6 @@ def verdict_section(
         }
 
     return Section(
-        "verdict", "The tests of the promise", VerdictNumbers, lambda run, _: verdict_numbers(run, judge),
+        "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
         keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The verdict: whether what the insider measured contradicts what was promised.
+"""The verdict: whether what the insider measured contradicts what was claimed.
 
-It rests on a family of tests that is declared before the run (`family`), each exact under the claimed law, at level
-0.001 together.
+It rests on a family of tests that is declared before the run (`family`), each exact under the claimed distribution, at
+level 0.001 together.
 """
 
 import math
@@ -19,23 +19,23 @@ from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict import distinguisher, noise_copies, noise_moments, noise_scale, noise_shape
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
-from fl_audit.verdict.measured import TESTS, Measured, Test
 from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.run_measurements import TESTS, NoiseMeasurements, Test
 
 
 class Verdict(StrEnum):
-    """What became of the promise.
+    """What became of the guarantee.
 
     CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
-    contradicts it, and not even a breach of 1.5 times the promised epsilon would have been found. NOT_AUDITED: there
-    was a promise and no insider to test it. NO_PROMISE: there was none.
+    contradicts it, and not even a breach of 1.5 times the claimed epsilon would have been found. NOT_AUDITED: there
+    was a guarantee and no insider to test it. NO_GUARANTEE: there was none.
     """
 
     CONSISTENT = "consistent"
     VIOLATED = "violated"
     INCONCLUSIVE = "inconclusive"
     NOT_AUDITED = "not audited"
-    NO_PROMISE = "no promise"
+    NO_GUARANTEE = "no guarantee"
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Judgement:
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
-    noise: estimates.NoiseEstimate  # how much noise there is over what was promised
-    epsilon_lower_bound: float  # a lower bound at the promise's delta that holds with `confidence` under `assumption`
+    noise: estimates.NoiseEstimate  # how much noise there is over what was claimed
+    epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
     confidence: float  # the configured one
     method: str  # how the lower bound is found, in plain English
     assumption: str  # what the lower bound rests on, in plain English
-    # Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test that
-    # the lower bound comes from, in the game of membership by that of the noise along the targets; infinite where the
-    # worlds cannot tell, and where scores are judged of which no law is known.
+    # Smallest true epsilon, at the guarantee's delta, that would be called violated with probability 0.9 by the test
+    # that the lower bound comes from, in the membership audit by that of the noise along the targets; infinite where
+    # the trials cannot tell, and where scores are judged of which no distribution is known.
     limit_of_detection: float = math.inf
-    # Worlds that would find a breach of 1.5 times the promise; None where no number of them would, since D and D' never
-    # differed, and where nothing is known of it, as of scores alone.
-    worlds_needed: int | None = None
-    conclusive: bool = False  # whether these worlds are enough for that
+    # Trials that would find a breach of 1.5 times the guarantee; None where no number of them would, since D and D'
+    # never differed, and where nothing is known of it, as of scores alone.
+    trials_needed: int | None = None
+    conclusive: bool = False  # whether these trials are enough for that
 
     @property
     def level(self) -> float:
@@ -66,12 +66,12 @@ class Judgement:
 
     @property
     def broken(self) -> tuple[TestResult, ...]:
-        """The tests that refute the promise."""
+        """The tests that refute the guarantee."""
         return tuple(test for test in self.tests if test.violated)
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the promise."""
+        """What became of the guarantee."""
         return verdict_on(bool(self.broken), self.conclusive)
 
     @property
@@ -87,14 +87,14 @@ FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name i
 
 
 def depends_on_secret(found: Judgement) -> bool:
-    """Return whether the noise was found to depend on the secret: then noise above the promise is not harmless."""
+    """Return whether the noise was found to depend on the secret: then noise above the guarantee is not harmless."""
     return any(test.name.is_about_secret for test in found.broken)
 
 
 _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]
 
 
-def run_family(measured: Measured, names: Iterable[TestName] = FAMILY) -> _Tested:
+def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
     """Return the results of tests of the declared family that are offered, and the reasons of the others.
 
     Parameters
@@ -115,14 +115,14 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
     return tuple(made), tuple(missing)
 
 
-def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgement:
-    """Return whether what the insider measured contradicts the promise.
+def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> Judgement:
+    """Return whether what the insider measured contradicts the guarantee.
 
     Parameters
     ----------
     measured, guarantee
-        The run with the claimed noise; and the promise, of Gaussian noise. Epsilon follows from the noise by the law of
-        its claim, sampling included.
+        The run with the claimed noise; and the guarantee, of Gaussian noise. Epsilon follows from the noise by the
+        distribution of its claim, sampling included.
     confidence
         Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
         is always at `FAMILY_LEVEL`.
@@ -142,7 +142,7 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measured.worlds, name.level, guarantee)),
+        **vars(estimates.epsilon_limit(count, measured.trials, name.level, guarantee)),
     )
 
 
@@ -153,22 +153,22 @@ def judge_scores(
     confidence: float,
     noise: NoiseAlong | None = None,
 ) -> Judgement:
-    """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
+    """Return whether scores contradict the guarantee, by a bound that assumes nothing, and the noise if it is known.
 
     What the bound can find depends on how far the scores separate, and nothing says how far they would under less
     noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. The
-    promise is violated where the lower bound at the level passes its epsilon, otherwise as `judged_with_noise` says.
+    guarantee is violated where the lower bound at the level passes its epsilon, otherwise as `judged_with_noise` says.
 
     Parameters
     ----------
     member_scores, nonmember_scores
-        Final scores of the worlds with D and with D', higher where the insider rather believes in D.
+        Final scores of the trials with D and with D', higher where the insider rather believes in D.
     guarantee
-        The promise, of any kind of noise.
+        The guarantee, of any kind of noise.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution in question in every world; None where nobody can work it out.
+        The noise along the contribution in question in every trial; None where nobody can work it out.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def judge_scores(
         ceiling = bound_limit(rule, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
     p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
-    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=more)
     alone = judged_by_one(
         test, (low, at_level), Missing.SCORES_ALONE, confidence=confidence, method=str(rule), assumption=rule.assumption
     )
@@ -194,15 +194,15 @@ def judge_scores(
 def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
     """Return what one test and the noise along what is in question say together.
 
-    The promise is violated by either, or where the size of the noise tells members from others. Otherwise all is
-    consistent where so little noise that epsilon is 1.5 times the promised one would have been found, and inconclusive
+    The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise all is
+    consistent where so little noise that epsilon is 1.5 times the claimed one would have been found, and inconclusive
     where not.
 
     Parameters
     ----------
     alone, noise, guarantee
-        What the one test says by itself, at its share of the level; that noise in every world, None where nobody can
-        work it out; and the promise.
+        What the one test says by itself, at its share of the level; that noise in every trial, None where nobody can
+        work it out; and the guarantee.
     """
     if noise is None:
         return alone
@@ -252,7 +252,7 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
     Parameters
     ----------
     is_broken, is_conclusive
-        Whether one of them failed, and whether they could have found a breach of 1.5 times the promise.
+        Whether one of them failed, and whether they could have found a breach of 1.5 times the guarantee.
     """
     if is_broken:
         return Verdict.VIOLATED

@@ -12,8 +12,8 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.names import NoiseOver
-from fl_audit.strategies.games.bridge import layers_of
-from fl_audit.strategies.games.subject import Mod, Observer
+from fl_audit.strategies.black_box.audited_system import Mod, Observer
+from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
 _NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")
@@ -23,13 +23,13 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedAppClaim:
     """A claim, and where it comes from."""
 
-    claim: StatedClaim | None  # for as many rounds as a game has; None where nothing is claimed
+    claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
     source: str  # where it was read, in words
     norm: float = 1.0  # the clipping norm that it refers to
-    observer: Observer = Observer.CLIENT  # who looks
+    observer: Observer = Observer.CLIENT  # where the adversary sits
     clients: int | None = None  # how many clients a round it is made for; None where it does not say
     is_of_reviewer: bool = False  # whether it is not the app's own
     # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
@@ -41,7 +41,7 @@ class Stated:
 
 def stated_by(
     strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
-) -> Stated:
+) -> StatedAppClaim:
     """Return what a strategy and the modifiers of its clients claim.
 
     A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
@@ -54,7 +54,7 @@ def stated_by(
     strategy, mods
         The strategy with all its wrappers, and the modifiers of its clients.
     adjacency, rounds, delta
-        Between which neighbours, None for the usual ones of the mechanism, rounds of a game, and the delta at which
+        Between which neighbours, None for the usual ones of the mechanism, rounds of a trial, and the delta at which
         noise is put into words, above 0 and below 1.
     """
     for mod in mods:
@@ -62,10 +62,10 @@ def stated_by(
             source = f"LocalDpMod of the client app, per message: clipping_norm = {mod.clipping_norm:g}"
             if not (0 < mod.epsilon < 100 and 0 < mod.delta < 1):
                 said = f"{source}; epsilon {mod.epsilon:g} at delta {mod.delta:g} is nothing to refute"
-                return Stated(None, said, mod.clipping_norm, Observer.SERVER)
+                return StatedAppClaim(None, said, mod.clipping_norm, Observer.SERVER)
             claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
             mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
-            return Stated(claim, source, mod.clipping_norm, Observer.SERVER, mu=mu)
+            return StatedAppClaim(claim, source, mod.clipping_norm, Observer.SERVER, mu=mu)
     unseen = list[str]()
     for layer in layers_of(strategy):
         unseen += _unread(layer)
@@ -91,9 +91,9 @@ def stated_by(
         source += f", {count[0]} = {count[1]:g}" if count else ""
         if own is not None:
             source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
-        return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
+        return StatedAppClaim(claim, source, norm[1], clients=int(count[1]) if count else None)
     said = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
-    return Stated(None, "; ".join(unseen) or said, unseen=tuple(unseen))
+    return StatedAppClaim(None, "; ".join(unseen) or said, unseen=tuple(unseen))
 
 
 def named_in(config: Mapping[str, object]) -> str:
@@ -121,13 +121,13 @@ def is_on(value: object) -> bool:
     return str(value).strip().lower() not in ("", "none", "no", "off", "false")
 
 
-def epsilon_words(stated: Stated, rounds: int) -> str:
+def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
     """Return what a claim comes to in a round and over all rounds; `none` where nothing is claimed.
 
     Parameters
     ----------
     stated, rounds
-        The claim, for a game, and how many rounds the app has.
+        The claim, for a trial, and how many rounds the app has.
     """
     claim = stated.claim
     if claim is None:
@@ -146,13 +146,13 @@ def epsilon_words(stated: Stated, rounds: int) -> str:
     )
 
 
-def training_doubt(stated: Stated, rounds: int, played: int) -> str:
-    """Return why games of few rounds cannot support a reviewer's epsilon of the whole training; empty if they can.
+def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
+    """Return why trials of few rounds cannot support a reviewer's epsilon of the whole training; empty if they can.
 
     Parameters
     ----------
     stated, rounds, played
-        The claim, for a game, and how many rounds the app has, and a game.
+        The claim, for a trial, and how many rounds the app has, and a trial.
     """
     claim = stated.claim
     if claim is None or claim.epsilon is None or not stated.is_of_reviewer:

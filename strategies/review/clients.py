@@ -27,12 +27,12 @@ from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay import Enough
 from fl_audit.local_training.sensitivity import Edit, replays
-from fl_audit.strategies.games.subject import spared_generators
-from fl_audit.strategies.games.watched import no_news_from_flower
-from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, Room, make_messages_for
+from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
+from fl_audit.strategies.black_box.audited_system import spared_generators
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
 from fl_audit.strategies.review.app import App, StandIns, loaded
-from fl_audit.strategies.review.capture import Caught
 from fl_audit.strategies.review.old_clients import is_of_old_interface, of_old_message, old_message
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2
@@ -52,7 +52,7 @@ class OfClients:
 
 
 def look_into_clients(
-    app: App, caught: Caught, nodes: int, data: str | None, seconds: float, delta: float | None = None
+    app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
 ) -> OfClients:
     """Have the clients of an app train in this process, and return what came of it.
 
@@ -181,11 +181,11 @@ class _Clients:
             self.trainings[place, number] = replace(known, left=left)
 
 
-def _looked(clients: _Clients, caught: Caught, delta: float | None) -> Assessment:
+def _looked(clients: _Clients, caught: CapturedStrategy, delta: float | None) -> Assessment:
     rounds = min(caught.rounds, MOST_ROUNDS)
     start = caught.start.copied().again(rounds, np.random.default_rng())
     try:
-        start.played(Room(clients.nodes, clients.answer))
+        start.played(InProcessGrid(clients.nodes, clients.answer))
     except Exception as error:
         # The server goes on with what failing clients make of it, or not; what clients did is seen all the same.
         clients.errors.append(f"{in_a_line(error)} at the server")

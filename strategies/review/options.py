@@ -19,9 +19,9 @@ class ReviewOptions:
     is_clipped: bool = True  # whether anything but the clients' own code clips
     # How many clients the app has; None takes its file, what its wrapper is made for, or Flower's usual 10.
     nodes: int | None = None
-    rounds: int | None = None  # rounds of a game; None for those of the app, at most 3
-    is_quick: bool = False  # whether fewer games are played
-    seconds: float = 300.0  # how long the games may take
-    processes: int = 2  # as of `hold_to_claim`
-    seed: int = 0  # as of `hold_to_claim`
+    rounds: int | None = None  # rounds of a trial; None for those of the app, at most 3
+    is_quick: bool = False  # whether fewer trials are played
+    seconds: float = 300.0  # how long the trials may take
+    processes: int = 2  # as of `audit_system`
+    seed: int = 0  # as of `audit_system`
     client_data: str | None = None  # data for its clients in the place of its own, as `package.module:function`

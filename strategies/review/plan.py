@@ -1,4 +1,4 @@
-"""How an app is reviewed: with how many clients, on which model, in which kinds of games, and in how many.
+"""How an app is reviewed: with how many clients, on which model, in which scenarios, and in how many.
 
 Beside the model it may give away metrics, numbers of examples, buffers and replies to evaluations.
 """
@@ -15,17 +15,17 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.claim_audit import QUICK, Budget, ClaimAudit, KindPlayed
 from fl_audit.audits.black_box.findings import TOO_FEW, not_tried
-from fl_audit.audits.black_box.trial import QUICK, Budget, KindPlayed, Trial
 from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.strategies.games.arrays import Arrays, arrays_of
-from fl_audit.strategies.games.bridge import as_strategy, layers_of
-from fl_audit.strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
-from fl_audit.strategies.games.models import is_moved_by
-from fl_audit.strategies.games.subject import Start, spared_generators
-from fl_audit.strategies.games.watched import no_news_from_flower
-from fl_audit.strategies.grids import Room
+from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
+from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
+from fl_audit.strategies.black_box.audited_system import Start, spared_generators
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, layers_of
+from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model, Scenario
+from fl_audit.strategies.black_box.trial_models import is_moved_by
+from fl_audit.strategies.grids import InProcessGrid
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
@@ -37,11 +37,11 @@ _MOST_LOOKS = 5  # how often a strategy may look who is there before it asks any
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
 USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
-USUAL_ROUNDS = 3  # most rounds of an app that a game has unless a reviewer says it
+USUAL_ROUNDS = 3  # most rounds of an app that a trial has unless a reviewer says it
 _MOST_PARAMETERS = 5_000_000
 
 
-class Aside(StrEnum):
+class SideChannel(StrEnum):
     """What may leak beside the model."""
 
     METRICS = "metrics"
@@ -50,20 +50,24 @@ class Aside(StrEnum):
     EVALUATION = "evaluation replies"
 
 
-NUMBERS = {Aside.METRICS: "metrics", Aside.EXAMPLES: "more examples than true", Aside.EVALUATION: "evaluation"}
-"""The kind of game that is played for the sake of one of these alone, whatever is claimed."""
+NUMBERS = {
+    SideChannel.METRICS: "metrics",
+    SideChannel.EXAMPLES: "more examples than true",
+    SideChannel.EVALUATION: "evaluation",
+}
+"""The scenario that is played for the sake of one of these alone, whatever is claimed."""
 
 
 class Plan(NamedTuple):
-    """Which games are played, and how many."""
+    """Which trials are played, and how many."""
 
-    kinds: tuple[Kind, ...]  # their kinds
-    rounds: int  # rounds of a game
-    budget: Budget  # games
+    kinds: tuple[Scenario, ...]  # their kinds
+    rounds: int  # rounds of a trial
+    budget: Budget  # trials
     words: str  # how many, in words
 
 
-class _Hurried(Room):
+class _Hurried(InProcessGrid):
     """A room that ends a strategy which waits for more clients than there are."""
 
     _looks = 0
@@ -85,7 +89,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
-        copy = as_strategy(deepcopy(innermost))
+        copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
             asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _Hurried(nodes, lambda _: None))
             return len(list(asked))
@@ -141,17 +145,17 @@ def _least_of(strategy: Strategy) -> int:
 
 
 def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
-    """Return the app's own model as far as games can be played on it, and what is said of it."""
+    """Return the app's own model as far as trials can be played on it, and what is said of it."""
     record = start.arguments.get("initial_arrays")
     if record is None:
-        return None, ["it names no initial model: games are played on others"]
+        return None, ["it names no initial model: trials are played on others"]
     arrays = arrays_of(record)
     size = sum(value.size for value in arrays.values())
     floats = sum(value.size for value in arrays.values() if value.dtype.kind == "f" and value.ndim)
-    wrong = f"its initial model has {floats} floating-point parameters in tensors: games cannot be played on it"
+    wrong = f"its initial model has {floats} floating-point parameters in tensors: trials cannot be played on it"
     require(floats > 0, wrong)
     if not 2 <= floats <= size <= _MOST_PARAMETERS:
-        return None, [f"its own model has {size:,} parameters: games are played on others"]
+        return None, [f"its own model has {size:,} parameters: trials are played on others"]
     return arrays, []
 
 
@@ -161,9 +165,9 @@ def buffers_of(own: Arrays) -> int:
 
 
 def fewest(claim: StatedClaim) -> Budget:
-    """Return the smallest budget whose games can refute a claim if they never err, as far as there is one.
+    """Return the smallest budget whose trials can refute a claim if they never err, as far as there is one.
 
-    The weaker the claim is, the more games have to be told without an error.
+    The weaker the claim is, the more trials have to be told without an error.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
@@ -172,30 +176,30 @@ def fewest(claim: StatedClaim) -> Budget:
 
 
 def _can_refute(claim: StatedClaim, budget: Budget) -> bool:
-    # A coin decides which games are of D: a little less than half of them are.
+    # A coin decides which trials are of D: a little less than half of them are.
     half = int(0.45 * budget.stages[-1])
     confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
     bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
 
-def telling_kinds(kinds: Sequence[Kind], own: Arrays | None, has_claim: bool) -> list[Kind]:
-    """Return those kinds of games that say something about an app and what it releases of its model.
+def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
+    """Return those scenarios that say something about an app and what it releases of its model.
 
     Parameters
     ----------
     kinds, own, has_claim
         All that say something about its claim, its own model, and whether it claims anything: if not, the plainest
-        game shows it.
+        trial shows it.
     """
-    found = [kind for kind in kinds if kind.name not in (NUMBERS[Aside.METRICS], NUMBERS[Aside.EVALUATION])]
+    found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
     if not has_claim:
         plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
         return [kind for kind in plain if own is None or kind.stage.name == "own model"][:1]
     if own is None:
         return [kind for kind in found if kind.model is not Model.OWN]
 
-    def is_there(kind: Kind) -> bool:
+    def is_there(kind: Scenario) -> bool:
         if kind.present.direction in OF_FEW_TENSORS:
             of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
             return kind.model is Model.OWN and any(of_own)
@@ -206,7 +210,7 @@ def telling_kinds(kinds: Sequence[Kind], own: Arrays | None, has_claim: bool) ->
 
 
 def plan_of(
-    kinds: Sequence[Kind],
+    kinds: Sequence[Scenario],
     claim: StatedClaim,
     own_seconds: float,
     seconds: float,
@@ -220,22 +224,22 @@ def plan_of(
     Parameters
     ----------
     kinds, claim
-        The kinds of games, and what they are held to.
+        The scenarios, and what they are held to.
     own_seconds, seconds, left
         How long a round takes on the app's own model, and on a small one; seconds that all processes have together.
     wanted, is_free, is_quick
-        Rounds of a game, at best, whether it may have fewer, and whether fewer games are wanted.
+        Rounds of a trial, at best, whether it may have fewer, and whether fewer trials are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
-    budgets = {"the usual number of games": _USUAL, "fewer games": _FEWER, "the fewest games": fewest(claim)}
-    # Games that could not refute the claim are no games, if there are any that could.
+    budgets = {"the usual number of trials": _USUAL, "fewer trials": _FEWER, "the fewest trials": fewest(claim)}
+    # Trials that could not refute the claim are no trials, if there are any that could.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
         Plan(tuple(kinds), count, budget, words)
         for count in rounds
         for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
     ]
-    # The last resort: the app's own model in one kind of game and those about its buffers, and then in none.
+    # The last resort: the app's own model in one scenario and those about its buffers, and then in none.
     on_own = [kind for kind in kinds if kind.model is Model.OWN]
     plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
     small = [kind for kind in kinds if kind.model is not Model.OWN]
@@ -245,75 +249,77 @@ def plan_of(
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
-    """Return how long the games of a plan take, roughly."""
+    """Return how long the trials of a plan take, roughly."""
     of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
-    games = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
     if budget.scout < budget.pilot:
-        games += budget.pilot * min(budget.kept, len(of_kinds))
-    games += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
-    return plan.rounds * mean * games
+        trials += budget.pilot * min(budget.kept, len(of_kinds))
+    trials += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    return plan.rounds * mean * trials
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What games said of one thing beside the model."""
+    """What trials said of one thing beside the model."""
 
-    aside: Aside  # the thing
-    is_played: bool  # whether there were games about it
-    games: int = 0  # how many of them asked, all kinds together
-    # The largest share of games that was guessed right, of those that told more than is allowed; None if none did.
+    aside: SideChannel  # the thing
+    is_played: bool  # whether there were trials about it
+    trials: int = 0  # how many of them asked, all kinds together
+    # The largest share of trials that was guessed right, of those that told more than is allowed; None if none did.
     share: float | None = None
     by: str | None = None  # what told
-    untried: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # kinds of games that say nothing of it, by why
-    names: tuple[str, ...] = ()  # of numbers, those that were seen in these games
+    untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # scenarios that say nothing of it, by why
+    names: tuple[str, ...] = ()  # of numbers, those that were seen in these trials
 
 
-_BESIDE = {Aside.METRICS: "metrics: ", Aside.EVALUATION: "evaluation: "}
+_BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation: "}
 """How the names of numbers begin that are about one of these."""
 
 
-def _unknown(trial: Trial) -> dict[str, tuple[str, ...]]:
-    """Return the kinds of games that nothing is known of, by why: whatever the verdict is, too few say nothing."""
-    weak = tuple(one.lead.kind for one in trial.attempts if one.ceiling <= one.lead.limit.epsilon)
-    return {why: kinds for why, kinds in not_tried(trial).items() if why != TOO_FEW} | ({TOO_FEW: weak} if weak else {})
+def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
+    """Return the scenarios that nothing is known of, by why: whatever the verdict is, too few say nothing."""
+    weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
+    return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
+        {TOO_FEW: weak} if weak else {}
+    )
 
 
-def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
+def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[Leak, ...]:
     """Return what is given away beside the model, for each thing that may be.
 
     Parameters
     ----------
-    trials, kinds
-        Trials of the model, and of the numbers beside it, and the kinds of games that were planned, by name.
+    results, kinds
+        Trials of the model, and of the numbers beside it, and the scenarios that were planned, by name.
     """
 
-    def is_about(aside: Aside, kind: Kind) -> bool:
-        if aside is Aside.BUFFERS:
+    def is_about(aside: SideChannel, kind: Scenario) -> bool:
+        if aside is SideChannel.BUFFERS:
             return kind.present.direction in OF_FEW_TENSORS
-        return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")
+        return kind.plain_name == NUMBERS[aside] or (
+            aside is SideChannel.EXAMPLES and kind.plain_name == "many examples"
+        )
 
     found = []
-    attempts = [attempt for trial in trials for attempt in trial.attempts if attempt.is_broken]
-    broken = {attempt.lead.kind for attempt in attempts}
-    asked = {name: one for trial in trials for name, one in trial.asked.items()}
-    for aside in Aside:
-        told = [one for one in attempts if is_about(aside, BY_NAME[one.lead.kind])]
-        worst = max(told, key=lambda one: one.right / one.games, default=None)
-        share, by = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
+    attempts = [attempt for result in results for attempt in result.attempts if attempt.is_broken]
+    broken = {attempt.distinguisher.kind for attempt in attempts}
+    asked = {name: one for result in results for name, one in result.asked.items()}
+    for aside in SideChannel:
+        told = [one for one in attempts if is_about(aside, BY_NAME[one.distinguisher.kind])]
+        worst = max(told, key=lambda one: one.right / one.trials, default=None)
+        share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)
         about = [name for name in kinds if is_about(aside, BY_NAME[name])]
         untried = {
             why: some
-            for trial in trials
-            for why, names in _unknown(trial).items()
+            for result in results
+            for why, names in _unknown(result).items()
             if (some := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}
         tried = [asked.get(name, KindPlayed()) for name in about if name not in left]
         start = _BESIDE.get(aside, "")
         seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
-        games, names = sum(one.games for one in tried), tuple(seen) if start else ()
-        found.append(Leak(aside, bool(tried), games, share, by, untried, names))
+        trials, names = sum(one.trials for one in tried), tuple(seen) if start else ()
+        found.append(Leak(aside, bool(tried), trials, share, by, untried, names))
     return tuple(found)

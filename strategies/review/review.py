@@ -1,4 +1,4 @@
-"""A review: what an app says, the games with what it would train with, and what came of them."""
+"""A review: what an app says, the trials with what it would train with, and what came of them."""
 
 import re
 import sys
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.seen import Seen
-from fl_audit.audits.black_box.trial import Budget, Tell, Trial
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, Tell
+from fl_audit.audits.black_box.transcript import Transcript
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.games.bridge import layers_of
-from fl_audit.strategies.games.campaign import LOSS, LaboratoryGame, hold_to_claim, kinds_of
-from fl_audit.strategies.games.files import WorkingCopy, apart
-from fl_audit.strategies.games.hearing import errors_in
-from fl_audit.strategies.games.kinds import BY_NAME, Kind
-from fl_audit.strategies.games.metrics import names_asked
-from fl_audit.strategies.games.models import template_of
-from fl_audit.strategies.games.subject import Observer, Subject, spared_generators
-from fl_audit.strategies.games.watched import no_news_from_flower
+from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, spared_generators
+from fl_audit.strategies.black_box.legacy_adapter import layers_of
+from fl_audit.strategies.black_box.metrics import names_asked
+from fl_audit.strategies.black_box.recorder import errors_in
+from fl_audit.strategies.black_box.scenarios import BY_NAME, Scenario
+from fl_audit.strategies.black_box.trial_models import template_of
+from fl_audit.strategies.black_box.trial_runner import LOSS, BlackBoxTrial, audit_system, kinds_of
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app
-from fl_audit.strategies.review.capture import Caught, catch
-from fl_audit.strategies.review.claims import Stated, named_in, stated_by, training_doubt
+from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by, training_doubt
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
+from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Leak, SideChannel, fewest
 from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
 from fl_audit.strategies.review.seating import Seating
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
-"""Shares of the time after which the games about the model end, those with few clients, and those about numbers; and
+"""Shares of the time after which the trials about the model end, those with few clients, and those about numbers; and
 the share that clients may train for before."""
 _MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
 
@@ -49,22 +49,22 @@ class Review:
     """What came of an app."""
 
     app: str  # its name
-    stated: Stated  # what it claims
+    stated: StatedAppClaim  # what it claims
     verdict: Verdict  # on the claim, or that there is none
     rounds: int  # rounds of the app
-    played_rounds: int  # rounds of a game
+    played_rounds: int  # rounds of a trial
     nodes: int  # how many clients the app sees
     asked: dict[str, int]  # how many of them it asks in a round to train and to evaluate
-    parameters: int | None  # parameters of its own model; None if games were not played on it
-    kinds: tuple[str, ...]  # the kinds of games that were played on the model
-    budget: str  # how many games tried the best leads, in words
-    trial: Trial  # of the model that is released
-    beside: Trial | None  # of the numbers beside it; None where the server looks, who sees them all
+    parameters: int | None  # parameters of its own model; None if trials were not played on it
+    kinds: tuple[str, ...]  # the scenarios that were played on the model
+    budget: str  # how many trials tried the best distinguishers, in words
+    result: ClaimAudit  # of the model that is released
+    beside: ClaimAudit | None  # of the numbers beside it; None where the server looks, who sees them all
     leaks: tuple[Leak, ...]  # what told beside the model
     remarks: tuple[str, ...]  # what could not be taken as it is, or not seen
     buffers: int | None = None  # how many tensors of its own model are buffers; None if the model was not seen
     of_records: tuple[OfRecords, ...] = ()  # where its code names what is for the privacy of records
-    reported: tuple[str, ...] = ()  # names of the numbers that clients report in games, beside that of examples
+    reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
     asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
     # What of the mechanism and its claims could not be loaded or read, and why: nothing is said for certain then.
     unseen: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def review(
     directory, wishes, tell
         Directory of the app, what is asked of the review, and who is told how far it is.
     keep
-        Takes what is to be said if the review can go on no further, before the games and after every lead.
+        Takes what is to be said if the review can go on no further, before the trials and after every distinguisher.
     """
     began = time.monotonic()
     stand_ins = StandIns(directory)
@@ -99,14 +99,14 @@ def review(
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
-    subject = Subject(
+    system = AuditedSystem(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
         *weights[-1:],
     )  # fmt: skip
     with spared_generators(), no_news_from_flower():
-        subject, slow, quick, has_written, unoffered = _rehearsed(subject, claim)
+        system, slow, quick, has_written, unoffered = _rehearsed(system, claim)
         asked = dict(stage.most)
-        kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
+        kinds = planning.telling_kinds(kinds_of(system, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
         # A noise multiplier tells what a claim is over several rounds; a reviewer's claim is about several already.
         says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
@@ -117,64 +117,65 @@ def review(
         claim = replace(claim, rounds=plan.rounds)
         names = [kind.name for kind in plan.kinds]
         if plan.rounds > 1:
-            composed = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=True)
+            composed = planning.telling_kinds(kinds_of(system, claim), own, has_claim=True)
             names += [kind.name for kind in composed if kind not in kinds]
 
-        about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
-        # The numbers beside the model are held to the claim, but to no more than games can refute.
+        about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
+        # The numbers beside the model are held to the claim, but to no more than trials can refute.
         epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
         of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
         is_beside = stated.observer is Observer.CLIENT
-        names_found, unseen = _promised(caught, stated, app, code)
+        names_found, unseen = _claimed(caught, stated, app, code)
         buffers = None if own is None else planning.buffers_of(own)
 
-        def found(trial: Trial, beside: Trial | None) -> Review:
-            trials = [trial] if beside is None else [trial, beside]
+        def found(result: ClaimAudit, beside: ClaimAudit | None) -> Review:
+            results = [result] if beside is None else [result, beside]
             planned = [*names, *(about if is_beside else ())]
             of_code = () if inside is not None and inside.assessment is not None else names_found
             remarks = [*caught.remarks, *remark, *said, *_remarks(of_code, unoffered, stand_ins, has_written)]
             return Review(
                 app.name, stated,
-                _with_clients(_verdict(stated, trial, caught.rounds, plan.rounds, unseen, names_found), stated, inside),
+                _with_clients(_verdict(stated, result, caught.rounds, plan.rounds, unseen, names_found), stated,
+                    inside),
                 caught.rounds, plan.rounds, nodes, asked, None if own is None else template_of(own).size, tuple(names),
-                plan.words, trial, beside, planning.leaks(trials, planned), tuple(remarks), buffers, names_found,
-                (LOSS, *subject.metrics), subject.metrics, unseen, inside,
+                plan.words, result, beside, planning.leaks(results, planned), tuple(remarks), buffers, names_found,
+                (LOSS, *system.metrics), system.metrics, unseen, inside,
             )  # fmt: skip
 
         def held(
-            to: StatedClaim, names: Sequence[str], budget: Budget, share: float, so_far: Callable[[Trial], Review],
-            what: Subject = subject,
-        ) -> Trial:  # fmt: skip
+            to: StatedClaim, names: Sequence[str], budget: Budget, share: float, so_far: Callable[[ClaimAudit], Review],
+            what: AuditedSystem = system,
+        ) -> ClaimAudit:  # fmt: skip
             seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
-            return hold_to_claim(
-                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
-                tell=tell, keep=lambda trial: keep(so_far(trial)),
+            return audit_system(
+                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, include=names, seconds=seconds,
+                tell=tell, keep=lambda result: keep(so_far(result)),
             )  # fmt: skip
 
         waiting = _not_begun(of_numbers, about) if is_beside else None
         keep(found(_not_begun(claim, names), waiting))
-        trial = held(claim, names, plan.budget, _OF_MODEL, lambda so_far: found(so_far, waiting))
+        result = held(claim, names, plan.budget, _OF_MODEL, lambda so_far: found(so_far, waiting))
         early = planning.early_of(start.strategy, stated.clients)
         if early is not None:
             few = Seating(start, early[0], max(2, early[1]))
-            plain = [kind.name for kind in kinds_of(subject, claim) if kind.name in ("removed", "opposite")]
-            with_few = replace(subject, strategy=few.made, clients=few.seats)
-            came = held(claim, plain, fewest(claim), _OF_EARLY, lambda _: found(trial, waiting), with_few)
+            plain = [kind.name for kind in kinds_of(system, claim) if kind.name in ("removed", "opposite")]
+            with_few = replace(system, strategy=few.made, clients=few.seats)
+            came = held(claim, plain, fewest(claim), _OF_EARLY, lambda _: found(result, waiting), with_few)
             remark.append(_early_words(*early, stated.clients, came))
         if not is_beside:
-            return found(trial, None)
+            return found(result, None)
         return found(
-            trial, held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS, lambda so_far: found(trial, so_far))
+            result, held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS, lambda so_far: found(result, so_far))
         )
 
 
-def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> Trial:
-    """Return a trial of which no game has been played."""
-    return Trial(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
+def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
+    """Return a audit of which no trial has been played."""
+    return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
-def _promised(
-    caught: Caught, stated: Stated, app: App, found: tuple[OfRecords, ...]
+def _claimed(
+    caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[OfRecords, ...]
 ) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
     """Return what an app names for the privacy of records, and what of its claims could not be loaded or read, and why.
 
@@ -194,19 +195,19 @@ def _remarks(
     """Give what a reader has to know of an app besides."""
     if found:
         names = of_records_words(found)
-        yield f"its code names {names}: what that promises of records is kept or broken inside clients, unseen"
+        yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
     if unoffered:
         names = ", ".join(unoffered)
         yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
     if stand_ins.packages:
         yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
     if has_written:
-        yield "it writes files while it trains: they were written to a copy, and removed after every game"
+        yield "it writes files while it trains: they were written to a copy, and removed after every trial"
 
 
 def _verdict(
-    stated: Stated,
-    trial: Trial,
+    stated: StatedAppClaim,
+    result: ClaimAudit,
     rounds: int,
     played: int,
     unseen: Sequence[str] = (),
@@ -214,19 +215,19 @@ def _verdict(
 ) -> Verdict:
     """Return what became of the claim, which is about the whole training where a reviewer names its epsilon.
 
-    A promise about records is none that a review tests, and none that is not there.
+    A guarantee about records is none that a review tests, and none that is not there.
     """
     # What was not seen may hold what is claimed, may add noise, and may tell more.
     if unseen:
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
-        return Verdict.NOT_AUDITED if found else Verdict.NO_PROMISE
-    is_doubted = trial.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
-    return Verdict.INCONCLUSIVE if is_doubted else trial.verdict
+        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+    is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else result.verdict
 
 
 def _look_inside(
-    app: App, caught: Caught, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
+    app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
 ) -> "OfClients | None":
     """Have the clients train where the app's code names a library that can be watched, or the reviewer asks for it."""
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
@@ -237,7 +238,7 @@ def _look_inside(
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 
 
-def _with_clients(verdict: Verdict, stated: Stated, inside: "OfClients | None") -> Verdict:
+def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "OfClients | None") -> Verdict:
     """Return one verdict for what the server shows and what the clients show."""
     if inside is None or inside.assessment is None:
         return verdict
@@ -247,22 +248,22 @@ def _with_clients(verdict: Verdict, stated: Stated, inside: "OfClients | None") 
     if own is Verdict.NOT_AUDITED:
         return verdict
     # Where nothing is claimed about clients, the claim is that about records.
-    if stated.claim is None and verdict in (Verdict.NO_PROMISE, Verdict.NOT_AUDITED):
+    if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
         return own
     return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
 
 
-def _early_words(first: int, asked: int, made_for: int | None, came: Trial) -> str:
+def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
     """Return what it means that an app begins with fewer clients than its noise is for."""
     said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
     if came.worst is None:
-        return f"{said}: no games were played with so few"
+        return f"{said}: no trials were played with so few"
     broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
-    told = f"{came.worst.right / came.worst.games:.0%} of {came.worst.games} games were guessed rightly"
+    told = f"{came.worst.right / came.worst.trials:.0%} of {came.worst.trials} trials were guessed rightly"
     return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"
 
 
-def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
+def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
     """Return the claim: the reviewer's, or the app's own."""
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
@@ -280,40 +281,40 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     return replace(found, norm=wishes.norm or found.norm)
 
 
-def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool, tuple[str, ...]]:
+def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
     """Play until the strategy is content with the numbers that clients report.
 
-    Raises `InputError` if no game can be played with the app.
+    Raises `InputError` if no trial can be played with the app.
 
-    Returned are the subject with the names of these numbers, seconds of a game on the app's own model and on a small
-    one, whether something writes files in a game, and names that the app looks for and cannot bear as numbers.
+    Returned are the system with the names of these numbers, seconds of a trial on the app's own model and on a small
+    one, whether something writes files in a trial, and names that the app looks for and cannot bear as numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-    own = BY_NAME[f"{plain}, own model"] if subject.model is not None else BY_NAME[plain]
+    own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
     copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
-            seen, slow, blamed = _timed(subject, claim, own, copy)
+            seen, slow, blamed = _timed(system, claim, own, copy)
         # The app looks for numbers that our clients did not report, as its own do: what it asks for, it is given, and
         # first what it cannot do without.
         missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
-        known = (LOSS, subject.weight, *subject.metrics, *unoffered)
+        known = (LOSS, system.weight, *system.metrics, *unoffered)
         wanted = [name for name in (missing.groups() if missing else names) if name not in known]
         if not wanted:
             break
-        tried = replace(subject, metrics=(*subject.metrics, *dict.fromkeys(wanted)))
+        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted)))
         if seen.refusal is None and _timed(tried, claim, own, copy)[0].refusal is not None:
             unoffered |= dict.fromkeys(wanted)
             continue
-        subject = tried
+        system = tried
     _require_played(seen, blamed)
-    quick = _timed(subject, claim, BY_NAME[plain], copy)[1]
+    quick = _timed(system, claim, BY_NAME[plain], copy)[1]
     copy.remove()
-    return subject, slow, quick, copy.was_written, tuple(unoffered)
+    return system, slow, quick, copy.was_written, tuple(unoffered)
 
 
-def _require_played(seen: Seen, blamed: str) -> None:
-    """Refuse an app of which not even one game can be played, with whoever ended it: its strategy, or its modifiers."""
+def _require_played(seen: Transcript, blamed: str) -> None:
+    """Refuse an app of which not one trial can be played, with whoever ended it: its strategy, or its modifiers."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
@@ -325,9 +326,11 @@ def _require_played(seen: Seen, blamed: str) -> None:
     require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
 
 
-def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float, str]:
-    """Play a game; return what was seen of it, its seconds, and which modifier ended it, if one did."""
-    began, game = time.monotonic(), LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY))
+def _timed(
+    system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
+) -> tuple[Transcript, float, str]:
+    """Play a trial; return what was seen of it, its seconds, and which modifier ended it, if one did."""
+    began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
-        seen = game.play()
-    return seen, time.monotonic() - began, game.blamed
+        seen = trial.play()
+    return seen, time.monotonic() - began, trial.blamed

@@ -9,12 +9,12 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fl_audit.strategies.games.files import moved_here
-from fl_audit.strategies.games.subject import Start
+from fl_audit.strategies.black_box.audited_system import Start
+from fl_audit.strategies.black_box.working_copy import moved_here
 from fl_audit.strategies.grids import FIRST_NODE, GridAround
 
 
-class Seated(GridAround):
+class ClientSeatGrid(GridAround):
     """A grid with many clients, of which those that are asked in a round are seated in the order of asking.
 
     Whoever a strategy asks first is the client whose data differ: it samples as it does, and that one takes part in
@@ -70,13 +70,13 @@ class Seating:
 
     def made(self) -> Strategy:
         """Return the strategy as it was before the training, whose `start` seats the clients."""
-        # Where the generators of the strategy go on follows from the global ones, which are seeded for the games.
+        # Where the generators of the strategy go on follows from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
         fresh = self.start.again(0, draws, moved_here)
         begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
-            seated = Seated(grid, self.nodes, self.seats)
+            seated = ClientSeatGrid(grid, self.nodes, self.seats)
             self.most = seated.most
             return begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
 

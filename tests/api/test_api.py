@@ -20,7 +20,7 @@ SETTINGS = {
     "model": {"name": "logistic"},
     "training": {"rounds": 4, "learning-rate": 0.1},
     "privacy": {"epsilon": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "replace-record"},
-    "audit": {"worlds": 12},
+    "audit": {"trials": 12},
 }
 
 
@@ -35,15 +35,19 @@ def test_every_name_is_offered_and_loaded_when_it_is_used() -> None:
 
 
 def test_calibration_and_accounting_are_each_others_inverse() -> None:
-    promise = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+    guarantee = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
     # Bernau et al. 2021, table 2: a belief of 0.9 is epsilon ln 9.
-    assert promise.epsilon == pytest.approx(np.log(9), rel=1e-6)
-    assert promise.noise_multiplier is not None
+    assert guarantee.epsilon == pytest.approx(np.log(9), rel=1e-6)
+    assert guarantee.noise_multiplier is not None
     again = fa.account(
-        promise.noise_multiplier, 30, 1e-3, adjacency=fa.Adjacency.REPLACE_RECORD, accountant=fa.Accountant.RDP_CLASSIC
+        guarantee.noise_multiplier,
+        30,
+        1e-3,
+        adjacency=fa.Adjacency.REPLACE_RECORD,
+        accountant=fa.Accountant.RDP_CLASSIC,
     )
-    assert again == promise
-    assert f"{promise.noise_multiplier:.4g}" in promise._repr_html_()
+    assert again == guarantee
+    assert f"{guarantee.noise_multiplier:.4g}" in guarantee._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_calibration_and_accounting_are_each_others_inverse() -> None:
         ({"adjacency": "replace-record", "accountant": "best"}, "accountant is 'best': accepted are rdp-classic"),
     ],
 )
-def test_wrong_promises_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
+def test_wrong_guarantees_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(fa.InputError, match=said):
         fa.calibrate(30, 1e-3, **{"belief": 0.9, **wrong})  # type: ignore[arg-type]
 
@@ -99,23 +103,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[fa.Run, list[str]]:
 def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
     found, _ = run
     assert found.verdict in Verdict
-    assert found.summary["insider"]["worlds"] == len(found.worlds) == 12
+    assert found.summary["insider"]["trials"] == len(found.trials) == 12
     assert len(found.rounds) == 12 * 4
-    assert found.configuration["audit"]["worlds"] == 12
+    assert found.configuration["audit"]["trials"] == 12
     assert found.configuration["run"].get("seed") is None
     assert found.report.is_file()
     assert found.figures["beliefs"]._repr_png_().startswith(b"\x89PNG")
     html = unescape(found._repr_html_())
     assert found.summary["scope"] in html
-    assert "promised epsilon" in html
-    assert "promised epsilon" in repr(found)
+    assert "claimed epsilon" in html
+    assert "claimed epsilon" in repr(found)
 
 
 def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:
     with pytest.raises(fa.InputError, match="a setting is None"):
-        fa.run_audit({"audit": {"worlds": None}}, tmp_path / "run", engine="local", progress=None)
-    with pytest.raises(fa.InputError, match="section worlds of the configuration is 3"):
-        fa.run_audit({"worlds": 3}, tmp_path / "run", engine="local", progress=None)  # type: ignore[dict-item]
+        fa.run_audit({"audit": {"trials": None}}, tmp_path / "run", engine="local", progress=None)
+    with pytest.raises(fa.InputError, match="section trials of the configuration is 3"):
+        fa.run_audit({"trials": 3}, tmp_path / "run", engine="local", progress=None)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(("status", "error"), [(2, fa.InputError), (3, fa.RunError)])
@@ -141,9 +145,9 @@ def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]
     (tmp_path / "summary.json").write_text(json.dumps(run[0].summary))
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "configuration.json").write_text('{"configuration": {}}')
-    with pytest.raises(fa.InputError, match=r"lacks worlds.parquet, rounds.parquet, releases.parquet"):
+    with pytest.raises(fa.InputError, match=r"lacks trials.parquet, rounds.parquet, releases.parquet"):
         fa.read_run(tmp_path)
-    for name in ("worlds", "rounds", "releases"):
+    for name in ("trials", "rounds", "releases"):
         (tmp_path / f"{name}.parquet").write_bytes(b"no table")
     with pytest.raises(fa.InputError, match="cannot be read"):
         fa.read_run(tmp_path)

@@ -16,7 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 import fl_audit as fa
-from fl_audit.experiments import talk
+from fl_audit.experiments import verbosity
 from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.errors import FederationError
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"name": "logistic"},
     "training": {"rounds": 3, "learning-rate": 0.1},
     "privacy": {"epsilon": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "replace-record"},
-    "audit": {"worlds": 6},
+    "audit": {"trials": 6},
     "run": {"seed": 5},
 }
 CONFIG = """
@@ -45,11 +45,11 @@ delta = 0.01
 clipping-norm = 1.0
 adjacency = "replace-record"
 [audit]
-worlds = 6
+trials = 6
 [run]
 seed = 5
 """
-OF_TIME = ("setup_seconds", "training_seconds", "worlds_per_second", "timing", "provenance", "engine", "sessions")
+OF_TIME = ("setup_seconds", "training_seconds", "trials_per_second", "timing", "provenance", "engine", "sessions")
 
 
 def _numbers(path: Path) -> Any:
@@ -71,8 +71,8 @@ def _state() -> dict[str, Any]:
         "logs": [logging.getLogger(name).level for name in ("flwr", "ray", "fl_audit")],
         "threads of torch": torch.get_num_threads(),
         "modules": list(sys.path),
-        "quiet": talk.is_quiet(),
-        "heard": talk.is_heard(),
+        "quiet": verbosity.is_quiet(),
+        "heard": verbosity.is_heard(),
         "here": Path.cwd(),
         "output": (sys.stdout, sys.stderr),
     }
@@ -81,7 +81,7 @@ def _state() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Write no page, which takes seconds and has tests of its own."""
-    monkeypatch.setattr("fl_audit.audits.page.writing.write_report", lambda *_: None)
+    monkeypatch.setattr("fl_audit.audits.page.report_files.write_report", lambda *_: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(3)  # a number that no run asks for
     yield
@@ -109,8 +109,8 @@ def test_a_call_finds_the_numbers_of_the_command_and_a_second_call_finds_them_ag
     called = _run_audit(SETTINGS, tmp_path / "call", engine="local", progress=heard.append)
     _run_audit(tmp_path / "audit.toml", tmp_path / "again", engine="local", progress=None)
     assert _numbers(tmp_path / "command") == _numbers(tmp_path / "call") == _numbers(tmp_path / "again")
-    assert len(called.worlds) == 6
-    assert any("18 of 18 world-rounds" in line for line in heard), heard
+    assert len(called.trials) == 6
+    assert any("18 of 18 trial-rounds" in line for line in heard), heard
 
 
 @pytest.mark.ray
@@ -127,7 +127,7 @@ def test_a_call_plays_on_ray_and_ends_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"settings": {"audit": {"worlds": -1}}},
+        {"settings": {"audit": {"trials": -1}}},
         {"settings": {"audit": {"wrlds": 3}}},
         {"settings": {"data": {"clients": 1000}}},
         {"engine": "rya"},
@@ -151,9 +151,9 @@ def _stopping(error: BaseException, after: int) -> Callable[[int], None]:
     """Return what stops a run from the display of its rounds."""
     seen = 0
 
-    def stop(worlds: int) -> None:
+    def stop(trials: int) -> None:
         nonlocal seen
-        seen += worlds
+        seen += trials
         if seen >= after:
             raise error
 
@@ -165,14 +165,14 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
     stopped_by: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    settings = {"run": {"worlds-per-batch": 2, "batches-in-flight": 1}}
+    settings = {"run": {"trials-per-batch": 2, "batches-in-flight": 1}}
     options: dict[str, Any] = {"settings": settings, "engine": "local", "progress": heard.append}
     with monkeypatch.context() as patch:
         patch.setattr("fl_audit.experiments.runs.run._getting_ready", lambda _: _stopping(stopped_by, 11))
         error = KeyboardInterrupt if isinstance(stopped_by, KeyboardInterrupt) else fa.RunError
         with pytest.raises(error):
             _run_audit(SETTINGS, tmp_path / "run", **options)
-    kept = [path for path in (tmp_path / "run").rglob("*") if "batch" in path.name or "worlds" in path.name]
+    kept = [path for path in (tmp_path / "run").rglob("*") if "batch" in path.name or "trials" in path.name]
     assert kept
     if error is KeyboardInterrupt:
         assert f"out={str(tmp_path / 'run')!r}, resume=True" in heard[-1]

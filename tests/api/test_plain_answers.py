@@ -8,19 +8,19 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 import fl_audit as fa
-from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.clients.canary import Canary, canary_of_node
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.strategies.games import Audit, StatedClaim, Subject
+from fl_audit.strategies.black_box import Audit, AuditedSystem, StatedClaim
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
 SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)
-PROMISE = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record"}
+GUARANTEE = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record"}
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "account": (fa.account, PROMISE | {"noise_multiplier": 5.0, "sampling_rate": 1.0, "prior": 0.5}),
-    "calibrate": (fa.calibrate, PROMISE | {"belief": 0.9, "sampling_rate": 1.0, "prior": 0.5}),
-    "epsilon": (fa.calibrate, PROMISE | {"epsilon": 1.0}),
-    "advantage": (fa.calibrate, PROMISE | {"advantage": 0.2}),
+    "account": (fa.account, GUARANTEE | {"noise_multiplier": 5.0, "sampling_rate": 1.0, "prior": 0.5}),
+    "calibrate": (fa.calibrate, GUARANTEE | {"belief": 0.9, "sampling_rate": 1.0, "prior": 0.5}),
+    "epsilon": (fa.calibrate, GUARANTEE | {"epsilon": 1.0}),
+    "advantage": (fa.calibrate, GUARANTEE | {"advantage": 0.2}),
     "lower_bound": (
         fa.lower_bound,
         {"member_scores": SCORES + 30, "nonmember_scores": SCORES, "delta": 0.0, "confidence": 0.95},
@@ -34,17 +34,17 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "laplace": (fa.LaplaceRelease, {"sensitivity": 1.0, "scale": 2.0, "count": 3}),
     "stated": (StatedClaim, {"adjacency": "add-remove-client", "epsilon": 4.0, "delta": 1e-5, "rounds": 3}),
     "stated noise": (StatedClaim, {"adjacency": "add-remove-client", "noise_multiplier": 1.0}),
-    "audit": (Audit, {"claim": CLAIM, "games": 220, "target": 0, "length": 10.0, "confidence": 0.95}),
-    "audit in parts": (partial(Audit, CLAIM), {"games_per_run": 5}),
+    "audit": (Audit, {"claim": CLAIM, "trials": 220, "target": 0, "length": 10.0, "confidence": 0.95}),
+    "audit in parts": (partial(Audit, CLAIM), {"trials_per_run": 5}),
     "terms": (
         TrainingTerms,
         {"adjacency": "add-remove-client", "noise_multiplier": 1, "rounds": 9, "sampling_rate": 1},
     ),
-    "watch": (Watch, {"directory": "rounds", "directions": 1, "canaries": 3, "delta": 1e-5}),
-    "watch with promise": (partial(Watch, "rounds", 1, 3), {"terms": None}),
+    "watch": (TrainingObserver, {"directory": "rounds", "directions": 1, "canaries": 3, "delta": 1e-5}),
+    "watch with guarantee": (partial(TrainingObserver, "rounds", 1, 3), {"terms": None}),
     "canary": (Canary, {"number": 0, "directions": 1, "coins": 2, "clipping_norm": 1.0}),
     "canary of a node": (canary_of_node, {"directions": 1, "clipping_norm": 1.0}),
-    "subject": (partial(Subject, FedAvg), {"clients": 4, "norm": 1.0}),
+    "subject": (partial(AuditedSystem, FedAvg), {"clients": 4, "norm": 1.0}),
 }
 OF_OTHER_KINDS = (("one_run_bound", "coins"), ("watch", "directory"))
 WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
@@ -61,7 +61,7 @@ WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
 )
 def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
     function, good = CALLS[call]
-    for wrong in (one for one in WRONG if one is not None or name not in ("games_per_run", "terms")):
+    for wrong in (one for one in WRONG if one is not None or name not in ("trials_per_run", "terms")):
         with pytest.raises(fa.InputError) as refusal:
             function(**{**good, name: wrong})
         assert "\n" not in str(refusal.value)

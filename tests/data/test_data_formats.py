@@ -16,7 +16,7 @@ from workbooks import write_workbook
 from fl_audit.data import workbooks
 from fl_audit.data.archives import load_npz
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.kinds import kind_of
+from fl_audit.data.file_formats import kind_of
 from fl_audit.data.records import Source
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy

@@ -11,7 +11,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, client_dissimilarities
-from fl_audit.data.randomisers import RandomisedEdges
+from fl_audit.data.randomizers import RandomisedEdges
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
@@ -84,21 +84,23 @@ def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
     assert np.array_equal(unpack_graph(records_of(graphs, 25).features[0]), cut_graph(matrix, 25))
 
 
-def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> None:
-    graphs, randomiser = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
+def test_randomised_graphs_are_what_the_randomizer_makes_of_the_matrices() -> None:
+    graphs, local_randomizer = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
     records = records_of(graphs, 40)
-    told = randomiser.perturb(records.features, generator(3, Purpose.RECORD_RANDOMISER))
+    told = local_randomizer.perturb(records.features, generator(3, Purpose.LOCAL_RANDOMIZER))
     assert told.shape == records.features.shape
-    draws = generator(3, Purpose.RECORD_RANDOMISER)
+    draws = generator(3, Purpose.LOCAL_RANDOMIZER)
     for number in range(3):
         # Absent nodes change nothing.
-        alone = randomiser.perturb(pack_graph(graphs[number], len(graphs[number]))[np.newaxis], draws)[0]
+        alone = local_randomizer.perturb(pack_graph(graphs[number], len(graphs[number]))[np.newaxis], draws)[0]
         assert np.array_equal(unpack_graph(told[number]), unpack_graph(alone))
-        assert randomiser.log_odds(told[number : number + 1], alone, alone) == 0
-    assert np.array_equal(randomiser.perturb(records.features[:2], generator(3, Purpose.RECORD_RANDOMISER)), told[:2])
+        assert local_randomizer.log_odds(told[number : number + 1], alone, alone) == 0
+    assert np.array_equal(
+        local_randomizer.perturb(records.features[:2], generator(3, Purpose.LOCAL_RANDOMIZER)), told[:2]
+    )
     assert not np.array_equal(told[1:], records.features[1:])
     # With epsilon 50 nothing is told wrongly but once in 10^19 times; these graphs have no lonely node.
-    nearly_all = RandomisedEdges(50.0).perturb(records.features[1:], generator(3, Purpose.RECORD_RANDOMISER))
+    nearly_all = RandomisedEdges(50.0).perturb(records.features[1:], generator(3, Purpose.LOCAL_RANDOMIZER))
     assert np.array_equal(nearly_all, records.features[1:])
 
 

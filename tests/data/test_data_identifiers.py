@@ -212,7 +212,7 @@ QUANTITIES: dict[str, Callable[[np.random.Generator], Values]] = {
 
 
 @pytest.mark.parametrize("kind", QUANTITIES)
-def test_numbers_whose_law_is_that_of_a_quantity_are_not_asked_about(kind: str) -> None:
+def test_numbers_whose_distribution_is_that_of_a_quantity_are_not_asked_about(kind: str) -> None:
     draw = np.random.default_rng(7)
     values = QUANTITIES[kind](draw)
     table = pd.DataFrame({"x3": values, "rank": np.arange(ROWS), "y": draw.integers(0, 2, ROWS)})

@@ -8,7 +8,7 @@ import sklearn.datasets
 from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, available, load_source
-from fl_audit.data.idx import read_idx
+from fl_audit.data.idx_images import read_idx
 from fl_audit.errors import InputError
 
 MNIST = (("train-images-idx3-ubyte", "train-labels-idx1-ubyte"), ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"))

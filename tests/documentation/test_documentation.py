@@ -22,13 +22,13 @@ from typer.main import get_command
 from workspace import Workspace, read
 
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs.config.described import settings as described
+from fl_audit.experiments.runs.config.settings_reference import settings as described
 
 NOT_RUN = 32
 """Setting up (3), a table of the reader's, the tests themselves, Jupyter, MLflow, a cluster (4) and its token, Flower's
 own command and what follows it, a part of an app, a federation that is run as one script (5), an app that
 test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study of minutes, pages of
-papers (2) and a minute of games."""
+papers (2) and a minute of audits."""
 WORDS_OF_THE_README = 1000
 READ = ("tutorials", "how-to", "explanation")
 """Kinds of pages that a reader looks for on the home page."""
@@ -106,7 +106,7 @@ def test_the_reference_names_every_file_column_and_number(
     files = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
     for path in [path for path in run.iterdir() if path.is_file()]:
         assert f"`{path.name}`" in files
-    for table in ("worlds", "rounds", "releases"):
+    for table in ("trials", "rounds", "releases"):
         for column in pd.read_parquet(run / f"{table}.parquet").columns:
             assert re.search(rf"[`,]\s?{column}[`,]", files), f"{table}.parquet has {column}"
     numbers = (ROOT / "docs" / "reference" / "summary.md").read_text()

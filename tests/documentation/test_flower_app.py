@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pages import BLOCKS, FILES
 
-from fl_audit.experiments.trials.review_process import reviewed
+from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.capture import catch
 from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.strategy_capture import catch
 
 PAGE = "docs/tutorials/flower-app.md"
 
@@ -69,7 +69,7 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)
     found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
-    broken = {finding["game"] for finding in found["model"]["findings"] if finding["broken"]}
+    broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
     assert found["verdict"] == "violated"
     held = dict(found["screen"])["No contradiction"].split(", ")
     assert {"zero", "many examples"} <= broken
@@ -83,4 +83,4 @@ def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[s
     client.write_text(named + client.read_text().replace("app = ClientApp()", insider))
     log = _log_of("flwr run", app.parent, environment)
     assert "fl_audit: Consistent" in log
-    assert "games were guessed right" in log
+    assert "trials were guessed right" in log

@@ -16,16 +16,16 @@ import pytest
 from pages import FILES, Block, makers
 from typer.main import get_command
 
+from fl_audit.experiments.black_box import strategy_process
+from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.trials import strategy_process
-from fl_audit.experiments.trials.strategy_process import StrategyOptions, held
 from fl_audit.strategies.review.app import read_app
 from fl_audit.user_modules import OWN_PACKAGE
 
-WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
-"""Few worlds: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
+TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
+"""Few trials: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
 
 Namespace = dict[str, Any]
 
@@ -81,9 +81,9 @@ class Workspace:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [*words, *_made_small(words)])
             if _name(words) == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
-                patch.setattr("fl_audit.audits.page.writing.write_report", lambda *_: None)
+                patch.setattr("fl_audit.audits.page.report_files.write_report", lambda *_: None)
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
-                patch.setattr("fl_audit.audits.page.writing.write_pdf", lambda *_: None)
+                patch.setattr("fl_audit.audits.page.report_files.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
                 patch.setattr(strategy_process, "held_apart", _held_here)
             with pytest.raises(SystemExit) as ended:
@@ -111,9 +111,9 @@ def _made_small(words: list[str]) -> list[str]:
             pass
         case _:
             return []
-    is_longer = "--resume" in words and any(word.startswith("audit.worlds=") for word in words)
-    worlds = SHADOWS if "membership.toml" in words else MORE_WORLDS if is_longer else WORLDS
-    return ["--engine", "local", "--set", f"audit.worlds={worlds}"]
+    is_longer = "--resume" in words and any(word.startswith("audit.trials=") for word in words)
+    trials = SHADOWS if "membership.toml" in words else MORE_TRIALS if is_longer else TRIALS
+    return ["--engine", "local", "--set", f"audit.trials={trials}"]
 
 
 def read(block: Block, directory: Path) -> None:

@@ -19,12 +19,12 @@ ONE_PIXEL = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx"
     b"\x9cc```\x00\x00\x00\x04\x00\x01\xf6\x178U\x00\x00\x00\x00IEND\xaeB`\x82"
 )
-LOG_ODDS = [[1.0, 2.0], [-0.5, 1.5], [0.2, -3.0]]  # of D against D', of three worlds over two rounds
+LOG_ODDS = [[1.0, 2.0], [-0.5, 1.5], [0.2, -3.0]]  # of D against D', of three trials over two rounds
 BITS = [True, True, False]
 
 
 def stored(directory: Path) -> Path:
-    """Write a run of three worlds and two rounds whose numbers are known."""
+    """Write a run of three trials and two rounds whose numbers are known."""
     (directory / "public").mkdir(parents=True)
     (directory / "figures").mkdir()
     (directory / "figures" / "beliefs.png").write_bytes(ONE_PIXEL)
@@ -36,17 +36,17 @@ def stored(directory: Path) -> Path:
     (directory / "summary.json").write_text(json.dumps(summary))
     configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
     (directory / "public" / "configuration.json").write_text(json.dumps({"configuration": configuration}))
-    worlds = {"world": [0, 1, 2], "bit": BITS, "log_odds": [row[-1] for row in LOG_ODDS]}
-    pd.DataFrame(worlds | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
-        directory / "worlds.parquet"
+    trials = {"trial": [0, 1, 2], "bit": BITS, "log_odds": [row[-1] for row in LOG_ODDS]}
+    pd.DataFrame(trials | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
+        directory / "trials.parquet"
     )
     each: list[dict[str, Any]] = [
-        {"world": world, "round": number, "sigma": 3.0, "local_sensitivity": 1.0 + world, "log_odds": value}
-        for world, row in enumerate(LOG_ODDS)
+        {"trial": trial, "round": number, "sigma": 3.0, "local_sensitivity": 1.0 + trial, "log_odds": value}
+        for trial, row in enumerate(LOG_ODDS)
         for number, value in enumerate(row, start=1)
     ]
     pd.DataFrame(each).to_parquet(directory / "rounds.parquet")
-    releases = [{"world": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r} for w in range(3) for r in range(3)]
+    releases = [{"trial": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r} for w in range(3) for r in range(3)]
     pd.DataFrame(releases).to_parquet(directory / "releases.parquet")
     return directory
 
@@ -62,10 +62,10 @@ def export(*arguments: object) -> str:
     return result.stdout
 
 
-def test_series_are_statistics_over_the_worlds_of_a_round(run: Run) -> None:
+def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
     found = {series.name: series for series in series_of(run)}
     assert set(found) == {
-        "accuracy/mean", "belief/mean", "belief/max", "noise/promised", "sensitivity/mean", "sensitivity/max",
+        "accuracy/mean", "belief/mean", "belief/max", "noise/claimed", "sensitivity/mean", "sensitivity/max",
     }  # fmt: skip
     # Beliefs are in the data set that was really used: D, D and D'.
     right = 1 / (1 + np.exp(-np.array(LOG_ODDS) * np.array([[1], [1], [-1]])))

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from ray import cloudpickle
 
-from fl_audit.experiments.runs.cluster.luggage import compartment_of, pieces_of
+from fl_audit.experiments.runs.cluster.call_context import compartment_of, parts_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each process is a copy of one that has imported what clients need and has done nothing: importing takes seconds."""
@@ -31,11 +31,11 @@ def serve(calls: Connection) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            luggage, message, context = cloudpickle.loads(calls.recv_bytes())
+            call_context, message, context = cloudpickle.loads(calls.recv_bytes())
         except EOFError:
             return
         try:
-            for unpack in luggage:
+            for unpack in call_context:
                 unpack()
             outcome = (app(message=message, context=context), context)
         except Exception as error:  # the caller is to raise it
@@ -66,13 +66,13 @@ class AppElsewhere(ClientApp):
     def __call__(self, message: Message, context: Context) -> Message:
         """Make a call."""
         with self._lock:
-            number, pieces = compartment_of(message, context), pieces_of(message, context)
+            number, pieces = compartment_of(message, context), parts_of(message, context)
             if number not in self._compartments:
                 self._compartments[number] = _Compartment()
             there = self._compartments[number]
-            luggage = [packed() for key, packed in pieces if key not in there.given]
+            call_context = [packed() for key, packed in pieces if key not in there.given]
             there.given |= {key for key, _ in pieces}
-            there.calls.send_bytes(cloudpickle.dumps((luggage, message, context)))
+            there.calls.send_bytes(cloudpickle.dumps((call_context, message, context)))
             outcome = cloudpickle.loads(there.calls.recv_bytes())
             self.calls += 1
         if isinstance(outcome, Exception):

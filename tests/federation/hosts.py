@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.validation import hosts
-from tests.validation.hosts import Host, NoHostsError
+from tests.validation import network_hosts
+from tests.validation.network_hosts import Host, NoHostsError
 
 
 @contextmanager
@@ -14,7 +14,7 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """Make hosts that reach this machine."""
     with ExitStack() as stack:
         try:
-            made = stack.enter_context(hosts.other_hosts(count))
+            made = stack.enter_context(network_hosts.other_hosts(count))
         except NoHostsError as error:
             pytest.skip(str(error))
         yield made

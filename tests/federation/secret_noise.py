@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 
 class HalvedNoise(DPStrategy):
-    """Adds half of the noise that its law names."""
+    """Adds half of the noise that its mechanism names."""
 
-    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
         """Return sums with half of the noise."""
         return super().noise(batch, server_round, total, sigma / 2)

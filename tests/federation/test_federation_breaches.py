@@ -15,12 +15,12 @@ from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 
 TRIED = (
     "noise missing on the smallest tensor",
-    "the same noise in two worlds",
+    "the same noise in two trials",
     "float16 draws, then scaled",
     "one client does not clip",
     "noise 1.1 times larger under D' only",
 )
-ALIKE = ("the same noise in two worlds", "float16 draws, then scaled")
+ALIKE = ("the same noise in two trials", "float16 draws, then scaled")
 """Other draws of the same server: made-up noise of this kind is found among the tests of noise."""
 
 
@@ -46,4 +46,4 @@ def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Pa
     shown = re.sub(r"<(style|script|svg|title)[^>]*>.*?</\1>", "", page, flags=re.S)
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
     assert shown.partition("Verdict: Violated")[2].strip().startswith("The noise depends on the secret")
-    assert "breaks no promise" not in shown
+    assert "breaks no guarantee" not in shown

@@ -1,4 +1,4 @@
-"""A run on a Ray cluster of two nodes: both take clients, and the worlds are those of this process."""
+"""A run on a Ray cluster of two nodes: both take clients, and the trials are those of this process."""
 
 import logging
 import os
@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from audits import MakePlan
 from faults import faulty_app
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from hosts import other_hosts
+from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
@@ -31,9 +31,9 @@ from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.errors import FederationError
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
-from tests.validation.chaos_cluster import Blow, FlowerCommand
+from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
 
 SECONDS_TO_GO_ON = 90.0
 """From the death of a node to the end of the run: Ray takes up to half a minute to notice."""
@@ -70,7 +70,7 @@ def killing_app(head: str, mark: Path) -> ClientApp:
 def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
     """Check that a client that neither answers nor dies ends the run, also where its process is not ours to end."""
     mark = tmp_path / "frozen"
-    plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
+    plan = small_plan(run={"client-time-limit": 5.0, "trials-per-batch": 6})
     with pytest.raises(FederationError, match="no answer in time"):
         run_audit(
             plan,
@@ -90,7 +90,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
 
     notes = tmp_path / "nodes"
     notes.mkdir()
-    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
+    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6})
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
@@ -108,7 +108,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
         cluster.shutdown()
     assert len(list(notes.iterdir())) == 2
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.long
@@ -116,10 +116,10 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
 def test_a_node_that_is_killed_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With no retry of calls whose process died, the run still ends well, with the worlds of an undisturbed one."""
+    """With no retry of calls whose process died, the run still ends well, with the trials of an undisturbed one."""
     from ray.cluster_utils import Cluster
 
-    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6, "client-retries": 0})
+    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6, "client-retries": 0})
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
@@ -133,7 +133,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
     assert "is lost: " in capfd.readouterr().err
     assert took < SECONDS_TO_GO_ON
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
 
 
@@ -172,7 +172,7 @@ def waiting_app(mark: Path) -> ClientApp:
 def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from ray.cluster_utils import Cluster
 
-    settings = {"worlds-per-batch": 6, "client-time-limit": 150.0}
+    settings = {"trials-per-batch": 6, "client-time-limit": 150.0}
     plan, mark = small_plan(data={"clients": 6}, run=settings), tmp_path / "on"
     mark.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -195,7 +195,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     assert len(list(mark.iterdir())) == 2
     assert " has joined\n" in capfd.readouterr().err
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.long  # as are all tests that need other hosts
@@ -252,7 +252,7 @@ def filling_app() -> ClientApp:
         import ray
         from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
-        if message.content.config_records[Record.CONFIG][Key.BATCH] == WorldBatch(1, 12, 12).name:
+        if message.content.config_records[Record.CONFIG][Key.BATCH] == TrialBatch(1, 12, 12).name:
             for size in (10_000_000, 1_000_000, 110_000):
                 with suppress(ObjectStoreFullError, OutOfDiskError):
                     while True:
@@ -278,7 +278,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
             found, run = play(0, around, place, np.random.default_rng(255))
         finally:
             around.fall()
-        assert {blow for blow, _ in found.blows} == {Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR}
+        assert {blow for blow, _ in found.blows} == {InjectedFault.SUPERLINK, InjectedFault.DRIVER, InjectedFault.ACTOR}
         assert (found.lost, found.hangs, found.orphans) == (0, 0, 0)
         assert _is_identical(place / "alone", run)
         assert alone.summary["verdict"] in (run / "report.html").read_text()
@@ -292,7 +292,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 ) -> None:
     from ray.cluster_utils import Cluster
 
-    audit, run = {"worlds": 36, "epsilon-star": False}, {"worlds-per-batch": 12, "batches-in-flight": 1}
+    audit, run = {"trials": 36, "epsilon-star": False}, {"trials-per-batch": 12, "batches-in-flight": 1}
     # Ray asks a full store again for seconds before it gives up; on a busy machine that adds up to more than a minute.
     plan = small_plan(model={"name": "dense-128"}, audit=audit, run=run | {"client-time-limit": 400.0})
     kept: list[Path] = []
@@ -314,7 +314,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     assert "\n" not in str(said.value)
     assert [path.name for path in kept] == ["batch-00000"]
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
 @pytest.mark.timeout(900)
@@ -336,7 +336,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     """A host of its own network joins, takes calls, and is cut off: nothing tells anybody that it is gone."""
     from ray.cluster_utils import Cluster
 
-    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
+    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6})
     with other_hosts(1) as (host,):
         # By itself Ray takes about a minute to give up a node that only falls silent.
         noticing = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
@@ -369,7 +369,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     assert f"node {host.address} is lost: " in capfd.readouterr().err
     assert 0 < took < SECONDS_TO_GO_ON
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
 def wait_for_nodes(cluster: Any, count: int) -> None:
@@ -431,7 +431,7 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
         model = {name = "bare_network:build"}
         training = {rounds = 2, learning-rate = 1.0}
         privacy = {noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}
-        audit = {worlds = 4}
+        audit = {trials = 4}
         run = {seed = 1}
         """
     )
@@ -449,7 +449,7 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
     pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
 
 

@@ -1,28 +1,28 @@
-"""Clients of one world that train together contribute what each contributes alone, and runs are the same."""
+"""Clients of one trial that train together contribute what each contributes alone, and runs are the same."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from audits import MakePlan
+from small_audits import MakePlan
 from test_federation_engines import assert_same
 
 from fl_audit.experiments.runs import run as runs
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.federation.contributing import Moment, contributed, contributed_together, trains_together
-from fl_audit.federation.game import load_game
+from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, trains_stacked
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 _CLIENTS = {
     "data": {"clients": 8, "records": 80, "test-records": 40},
     "model": {"name": "dense-128"},
     "training": {"strategy": "dp-fedavg", "rounds": 3, "learning-rate": 1.0, "local-batch": 4, "local-epochs": 2},
     "privacy": {"clipping-norm": 1.0, "sensitivity": "global", "adjacency": "add-remove-client"},
-    "run": {"worlds-per-batch": 1, "actors": 2},
+    "run": {"trials-per-batch": 1, "actors": 2},
 }
 
 
@@ -54,14 +54,16 @@ def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: MakePlan) -> None:
-    game = load_game(small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).public)
-    clients = [client for client in range(8) if client != game.victim]
-    moment = Moment(2, torch.tensor([0.3], dtype=torch.float64) if clipping == "adaptive" else None)
-    models = initial_models(ModelSpec("dense-128", game.model.feature_shape, game.classes), 0, [0])
-    assert trains_together(game, clients)
-    assert not trains_together(game, range(8)), "the victim holds nothing in common with D'"
-    for client, found in zip(clients, contributed_together(game, clients, models, moment), strict=True):
-        alone = contributed(game, client, game.honest_shard(client), models, moment)
+    federation = load_federation(
+        small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).public
+    )
+    clients = [client for client in range(8) if client != federation.victim]
+    moment = RoundContext(2, torch.tensor([0.3], dtype=torch.float64) if clipping == "adaptive" else None)
+    models = initial_models(ModelSpec("dense-128", federation.model.feature_shape, federation.classes), 0, [0])
+    assert trains_together(federation, clients)
+    assert not trains_together(federation, range(8)), "the victim holds nothing in common with D'"
+    for client, found in zip(clients, contributed_together(federation, clients, models, moment), strict=True):
+        alone = contributed(federation, client, federation.honest_shard(client), models, moment)
         assert torch.equal(found.total, alone.total)
         assert (found.within is None) == (alone.within is None) == (clipping == "fixed")
         assert found.within is None or torch.equal(found.within, alone.within)
@@ -71,7 +73,7 @@ def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: Mak
 def test_runs_are_the_same_whether_clients_train_together_or_not(
     training: dict[str, int | float], small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = small_plan(**(_CLIENTS | {"training": _CLIENTS["training"] | training}), audit={"worlds": 3})
+    plan = small_plan(**(_CLIENTS | {"training": _CLIENTS["training"] | training}), audit={"trials": 3})
     sizes: list[int] = []
     read_ahead = runs.read_ahead
 

@@ -1,4 +1,4 @@
-"""The table of guarantees has every combination that a release law takes, and gives a reason for every other one."""
+"""The table of guarantees has every combination that a mechanism takes, and gives a reason for every other one."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -10,7 +10,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.federation.seen import View, _require_view
+from fl_audit.federation.observed_rounds import View, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.contribution import (
@@ -28,18 +28,18 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     UserGradients,
 )
-from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
-    InsideTraining,
+    LocalDPSGD,
     LocalGaussian,
     Noise,
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
+from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.matrices import StrategyKind
 from tests.validation.guarantee_settings import (
     CLIENTS,
@@ -63,7 +63,7 @@ NOISES: tuple[Noise, ...] = (
     DistributedGaussian(1.0, CLIENTS),
     LocalGaussian(1.0, CLIENTS),
     *(CorrelatedGaussian(1.0, matrix, ROUNDS, bands=2) for matrix in StrategyKind),
-    InsideTraining(1.0),
+    LocalDPSGD(1.0),
     NoNoise(),
 )
 
@@ -85,36 +85,36 @@ def _plan_or_reason(combination: Combination, records: Path) -> AuditPlan | str:
         return str(error)
 
 
-def _named(law: ReleaseLaw, standpoint: Standpoint) -> Named:
-    """Return the parts of a law and who attacks it, without what makes no difference."""
-    noise = law.noise
+def _named(mechanism: Mechanism, threat_model: ThreatModel) -> Named:
+    """Return the parts of a mechanism and who attacks it, without what makes no difference."""
+    noise = mechanism.noise
     which = getattr(noise, "scaling", None) or getattr(noise, "matrix", None)
-    seen = standpoint.participation if law.is_sampled else TargetsParticipation.SECRET
-    known = standpoint.colluders > 0 and law.clients_add_noise
-    kinds = (law.contribution.kind, law.clipping.kind, law.participation.kind, noise.kind)
-    return (law.adjacency, *kinds, which, standpoint.place, seen, known)
+    seen = threat_model.participation if mechanism.is_sampled else TargetsParticipation.SECRET
+    known = threat_model.colluders > 0 and mechanism.clients_add_noise
+    kinds = (mechanism.contribution.kind, mechanism.clipping.kind, mechanism.participation.kind, noise.kind)
+    return (mechanism.adjacency, *kinds, which, threat_model.adversary, seen, known)
 
 
-def _laws() -> Iterator[ReleaseLaw]:
+def _mechanisms() -> Iterator[Mechanism]:
     optimizer = ServerOptimizer(OptimizerKind.SGD, 1.0)
     for adjacency, contribution, clipping, participation, noise in product(
         Adjacency, CONTRIBUTIONS, CLIPPINGS, PARTICIPATIONS, NOISES
     ):
         try:
-            yield ReleaseLaw(adjacency, clipping, participation, noise, 6.0, optimizer, contribution)
+            yield Mechanism(adjacency, clipping, participation, noise, 6.0, optimizer, contribution)
         except InputError:
             continue
 
 
 def _offered() -> Iterator[Named]:
-    """Return every law that can be written down, with every adversary who can weigh it."""
-    for law, place, seen, colluders in product(_laws(), Place, TargetsParticipation, (0, 2)):
+    """Return every mechanism that can be written down, with every adversary who can weigh it."""
+    for mechanism, place, seen, colluders in product(_mechanisms(), Adversary, TargetsParticipation, (0, 2)):
         try:
-            standpoint = Standpoint(place, seen, colluders)
-            require_weighable(law, standpoint)
+            threat_model = ThreatModel(place, seen, colluders)
+            require_likelihood_ratio(mechanism, threat_model)
         except InputError:
             continue
-        yield _named(law, standpoint)
+        yield _named(mechanism, threat_model)
 
 
 def test_every_kind_of_every_part_is_tried() -> None:
@@ -129,9 +129,9 @@ def test_every_kind_of_every_part_is_tried() -> None:
 
 
 @pytest.mark.long
-def test_the_table_lists_every_law_that_can_be_written_down(plans: dict[Combination, AuditPlan | str]) -> None:
+def test_the_table_lists_every_distribution_that_can_be_written_down(plans: dict[Combination, AuditPlan | str]) -> None:
     listed = [
-        _named(plan.public.law, plan.public.standpoint)
+        _named(plan.public.mechanism, plan.public.threat_model)
         for one, plan in plans.items()
         if isinstance(plan, AuditPlan) and not is_repetition(plan) and one.is_usual
     ]
@@ -143,25 +143,30 @@ def test_the_table_lists_every_law_that_can_be_written_down(plans: dict[Combinat
 def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, AuditPlan | str]) -> None:
     """With everybody's contributions at a fixed norm, as a single client sees them."""
     listed = {
-        (_named(plan.public.law, plan.public.standpoint), plan.public.view, plan.public.law.optimizer.kind)
+        (
+            _named(plan.public.mechanism, plan.public.threat_model),
+            plan.public.view,
+            plan.public.mechanism.optimizer.kind,
+        )
         for plan in plans.values()
         if isinstance(plan, AuditPlan)
     }
-    for law in _laws():
-        if not law.adds_noise or law.is_adaptive or not isinstance(law.participation, Everybody):
+    for mechanism in _mechanisms():
+        if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
             continue
         for view, kind in product(View, OptimizerKind):
-            made = ReleaseLaw(
-                law.adjacency, law.clipping, law.participation, law.noise, law.denominator,
-                ServerOptimizer(kind, 1.0), law.contribution,
+            made = Mechanism(
+                mechanism.adjacency, mechanism.clipping, mechanism.participation, mechanism.noise,
+                mechanism.denominator,
+                ServerOptimizer(kind, 1.0), mechanism.contribution,
             )  # fmt: skip
-            is_listed = (_named(law, Standpoint()), view, kind) in listed
+            is_listed = (_named(mechanism, ThreatModel()), view, kind) in listed
             try:
                 _require_view(view, made)
             except InputError:
                 assert not is_listed
             else:
-                assert is_listed, (law, view, kind)
+                assert is_listed, (mechanism, view, kind)
 
 
 @pytest.mark.long

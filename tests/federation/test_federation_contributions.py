@@ -1,25 +1,27 @@
-"""A contribution that is missing, not finite or mis-shaped is refused, under every kind of law: nothing is released."""
+"""A contribution that is missing, not finite or mis-shaped is refused, under every kind of mechanism: nothing is
+released.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from audits import MakePlan
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
-from laws import LAWS, Changes
+from mechanisms import MECHANISMS, Changes
+from small_audits import MakePlan
 
 import fl_audit.clients.app
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.federation.game import load_game
-from fl_audit.federation.seen import Made
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, Record
-from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
-from fl_audit.worlds import WorldBatch, remaining_batches
+from fl_audit.trials import TrialBatch, remaining_batches
 
-WORLDS = 4
+TRIALS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")
 
 
@@ -27,21 +29,24 @@ class Released:
     """Notes every release."""
 
     def __init__(self) -> None:
-        self.made: list[Made] = []
+        self.made: list[ServerRound] = []
 
-    def __call__(self, batch: WorldBatch, made: Made) -> None:
+    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
         self.made.append(made)
 
 
 def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released, list[Message]]:
     """Return a strategy after the first round was asked for, and the honest replies."""
     plan, released = small_plan(**changes), Released()
-    game, grid = load_game(plan.public), LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
-    (batch,) = remaining_batches(WORLDS, WORLDS, ())
-    size = game.model.layout.size
-    roster = call_the_roll(WatchedGrid(grid, 60.0), game)
+    federation, grid = (
+        load_federation(plan.public),
+        LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0),
+    )
+    (batch,) = remaining_batches(TRIALS, TRIALS, ())
+    size = federation.model.layout.size
+    roster = discover_clients(MonitoredGrid(grid, 60.0), federation)
     strategy = DPStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)
-    arrays = ArrayRecord({batch.name: Array(np.zeros((WORLDS, size), dtype=np.float32))})
+    arrays = ArrayRecord({batch.name: Array(np.zeros((TRIALS, size), dtype=np.float32))})
     return strategy, released, list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
 
 
@@ -81,7 +86,7 @@ FAULTS = {
     "no sum": (without(Key.SUM), "sent no 'sum'"),
     "NaN": (changed(Key.SUM, last_is(np.nan)), "not finite"),
     "infinity": (changed(Key.SUM, last_is(-np.inf)), "not finite"),
-    "a world too few": (changed(Key.SUM, lambda array: array[:-1]), "as float32 of shape"),
+    "a trial too few": (changed(Key.SUM, lambda array: array[:-1]), "as float32 of shape"),
     "a parameter too many": (changed(Key.SUM, lambda array: np.pad(array, ((0, 0), (0, 1)))), "as float32 of shape"),
     "another type": (changed(Key.SUM, lambda array: array.astype(np.float64)), "as float64 of shape"),
 }
@@ -90,7 +95,7 @@ ADAPTIVE_FAULTS = {
     "a bit of 2": (changed(Key.WITHIN, last_is(2.0)), "other than 0, 1/2 and 1"),
     "a bit of -1": (changed(Key.WITHIN, last_is(-1.0)), "other than 0, 1/2 and 1"),
     "a bit that is NaN": (changed(Key.WITHIN, last_is(np.nan)), "not finite"),
-    "bits of a world too few": (changed(Key.WITHIN, lambda array: array[:-1]), "as float64 of shape"),
+    "bits of a trial too few": (changed(Key.WITHIN, lambda array: array[:-1]), "as float64 of shape"),
 }
 
 
@@ -99,7 +104,7 @@ ADAPTIVE_FAULTS = {
 def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str, small_plan: MakePlan) -> None:
     faults = FAULTS | (ADAPTIVE_FAULTS if "adaptive" in name else {})
     for fault, (spoil, said) in faults.items():
-        strategy, released, replies = begun(LAWS[name], small_plan)
+        strategy, released, replies = begun(MECHANISMS[name], small_plan)
         with pytest.raises(FederationError, match=said):
             strategy.aggregate_train(1, spoil(replies))
         assert released.made == [], fault
@@ -113,29 +118,31 @@ def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name:
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("name", SPOILED)
 def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: MakePlan) -> None:
-    strategy, released, replies = begun(LAWS[name], small_plan)
+    strategy, released, replies = begun(MECHANISMS[name], small_plan)
     strategy.aggregate_train(1, replies)
     assert len(released.made) == 1
-    law, challenger = strategy.public.law, SeededChallenger(0)
+    mechanism, challenger = strategy.public.mechanism, SeededChallenger(0)
     asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
     for client, reply in asked.items():
         rows = len(reply.content.array_records[Record.ARRAYS][Key.SUM].numpy())
-        if law.is_sampled:
-            drawn = challenger.client_participation(range(WORLDS), 1, strategy.public.clients, law.sampling_rate)
+        if mechanism.is_sampled:
+            drawn = challenger.client_participation(range(TRIALS), 1, strategy.public.clients, mechanism.sampling_rate)
             assert rows == drawn[:, client].sum() > 0
         else:
-            assert rows == WORLDS
+            assert rows == TRIALS
     members = strategy.public.cohort(1)
     if members is not None:
         assert sorted(asked) == members.tolist()
 
 
 def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: MakePlan) -> None:
-    rarely = LAWS["sampled clients"]["training"] | {"client-sampling-rate": 1e-6}
-    strategy, released, replies = begun(LAWS["sampled clients"] | {"training": rarely}, small_plan)
+    rarely = MECHANISMS["sampled clients"]["training"] | {"client-sampling-rate": 1e-6}
+    strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely}, small_plan)
     assert replies == []
     strategy.aggregate_train(1, replies)
     (made,) = released.made
-    law = strategy.public.law
-    draws = SeededChallenger(0).standard_normals(range(WORLDS), 1, made.release.shape[1])
-    np.testing.assert_allclose(made.release, law.noise_multiplier * law.global_sensitivity * draws, rtol=1e-6)
+    mechanism = strategy.public.mechanism
+    draws = SeededChallenger(0).standard_normals(range(TRIALS), 1, made.release.shape[1])
+    np.testing.assert_allclose(
+        made.release, mechanism.noise_multiplier * mechanism.global_sensitivity * draws, rtol=1e-6
+    )

@@ -16,7 +16,7 @@ import pytest
 from hosts import other_hosts
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs import guard
+from fl_audit.experiments.runs import process_guard
 from fl_audit.experiments.runs.cluster import access
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
 
@@ -108,11 +108,13 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
         assert grpc_answer(head, CALLS[0], token) == "OK"  # so it is the token that decides
         commands = [command_of(one) for one in psutil.Process().children(recursive=True)]
         assert not any(token in line for line in commands)
-        mark = os.environ[guard._MARK]
-        assert len(guard.marked(mark)) >= 2  # the head and the node at least: whatever bears it ends with this process
+        mark = os.environ[process_guard._MARK]
+        assert (
+            len(process_guard.marked(mark)) >= 2
+        )  # the head and the node at least: whatever bears it ends with this process
         files = [path for path in session.rglob("*") if path.is_file()]
         assert [path for path in files if token.encode() in path.read_bytes()] == []
-    assert guard.marked(mark) == []
+    assert process_guard.marked(mark) == []
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
     assert not place.exists()

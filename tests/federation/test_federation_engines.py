@@ -1,4 +1,4 @@
-"""Both engines, any number of actors and any batches give the same worlds."""
+"""Both engines, any number of actors and any batches give the same trials."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from flwr.app import Context, RecordDict, UserConfig
 from flwr.superlink.grid import InMemoryGrid
 from safetensors.torch import load_file
+from small_audits import MakePlan
 
 from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
@@ -37,14 +37,14 @@ adjacency = "replace-record"
 epsilon = 2.0
 delta = 0.01
 [audit]
-worlds = 4
+trials = 4
 [run]
 seed = 0
 """
 
 
 def assert_same(left: RunContents, right: RunContents) -> None:
-    for label in ("worlds", "rounds", "releases"):
+    for label in ("trials", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(left, label), getattr(right, label), check_exact=True)
 
 
@@ -52,7 +52,7 @@ TOLD = {"epsilon-star-losses": "federated", "client-epsilon-star": True}
 
 
 @pytest.mark.ray
-def test_ray_gives_the_worlds_of_the_local_engine(
+def test_ray_gives_the_trials_of_the_local_engine(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two actors; one, all of whose processes die in turn, is the matter of a test among the failures."""
@@ -75,13 +75,13 @@ def test_batches_in_flight_change_nothing(small_plan: MakePlan, tmp_path: Path) 
 def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path: Path) -> None:
     runs = {
         size: run_audit(
-            small_plan(run={"worlds-per-batch": size}), tmp_path / str(size), Engine.LOCAL, with_report=False
+            small_plan(run={"trials-per-batch": size}), tmp_path / str(size), Engine.LOCAL, with_report=False
         )
         for size in (2, 5)
     }
     left, right = runs[2], runs[5]
-    assert (left.worlds["bit"] == right.worlds["bit"]).all()
-    np.testing.assert_allclose(left.worlds["log_odds"], right.worlds["log_odds"], rtol=0, atol=1e-4)
+    assert (left.trials["bit"] == right.trials["bit"]).all()
+    np.testing.assert_allclose(left.trials["log_odds"], right.trials["log_odds"], rtol=0, atol=1e-4)
     kept = [
         torch.cat([load_file(path)["initial"] for path in sorted((tmp_path / str(size) / "public").glob("releases-*"))])
         for size in (2, 5)
@@ -89,7 +89,7 @@ def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path:
     assert torch.equal(kept[0], kept[1])
 
 
-def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
+def test_draws_of_a_trial_do_not_depend_on_the_others() -> None:
     challenger = SeededChallenger(7)
     together = challenger.standard_normals(range(10), 3, 50)
     assert torch.equal(together[4:6], challenger.standard_normals([4, 5], 3, 50))
@@ -136,7 +136,7 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
     assert "fl-audit: failed with status 3: " in capsys.readouterr().err
 
 
-def test_the_app_of_flowers_own_command_gives_the_same_worlds_and_says_the_verdict(
+def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdict(
     small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.toml"
@@ -151,8 +151,8 @@ def test_the_app_of_flowers_own_command_gives_the_same_worlds_and_says_the_verdi
     plan = resolve(load_config(path))
     known = run_audit(plan, tmp_path / "known", Engine.LOCAL)
     server_app(grid=LocalGrid(client_app, plan.public.clients, 60.0), context=context)
-    found = pd.read_parquet(tmp_path / "flower" / "worlds.parquet")
-    pd.testing.assert_frame_equal(found, known.worlds, check_exact=True)
+    found = pd.read_parquet(tmp_path / "flower" / "trials.parquet")
+    pd.testing.assert_frame_equal(found, known.trials, check_exact=True)
     assert (tmp_path / "flower" / "report.html").exists()
     verdict = known.summary["verdict"]
     assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from audits import MakePlan
 from faults import faulty_app
+from small_audits import MakePlan
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import Parties, run_audit
@@ -42,7 +42,7 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
 
 
 def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(run={"batches-in-flight": 1, "worlds-per-batch": 2})
+    plan = small_plan(run={"batches-in-flight": 1, "trials-per-batch": 2})
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     mark = tmp_path / "failed"
     interrupted = tmp_path / "interrupted"
@@ -67,11 +67,11 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
             with_report=False,
         )  # type: ignore[arg-type]
     assert _stored_batches(interrupted) == ["batch-00000"]
-    first = interrupted / "challenger" / "batches" / "batch-00000" / "worlds.parquet"
+    first = interrupted / "challenger" / "batches" / "batch-00000" / "trials.parquet"
     written = first.stat().st_mtime_ns
     resumed = run_audit(plan, interrupted, Engine.LOCAL, resume=True, with_report=False)
     assert first.stat().st_mtime_ns == written
-    pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
+    pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials)
     pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds)
     assert resumed.summary["insider"] == undisturbed.summary["insider"]
 
@@ -101,7 +101,7 @@ GRACE_SECONDS = 5.0
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     kind: str, said: str, time_limit: float, is_waited_for: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    settings = {"client-time-limit": time_limit, "worlds-per-batch": 6, "client-retries": 1, "actors": 2}
+    settings = {"client-time-limit": time_limit, "trials-per-batch": 6, "client-retries": 1, "actors": 2}
     plan = small_plan(run=settings)
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
@@ -122,7 +122,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     assert _running_ray_processes() == []
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
-    pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
+    pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials)
 
 
 @pytest.mark.long
@@ -145,9 +145,9 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends
     assert mark.stat().st_size == 4
     assert _stored_batches(tmp_path / "run") == ["batch-00000"]
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
-    first = tmp_path / "run" / "challenger" / "batches" / "batch-00000" / "worlds.parquet"
+    first = tmp_path / "run" / "challenger" / "batches" / "batch-00000" / "trials.parquet"
     written = first.stat().st_mtime_ns
     resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     assert first.stat().st_mtime_ns == written
-    for label in ("worlds", "rounds", "releases"):
+    for label in ("trials", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(resumed, label), getattr(undisturbed, label), check_exact=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.validation.adversary_knowledge import compare, comparisons
 from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss
 from tests.validation.guarantee_settings import COLUMNS, write_records
 from tests.validation.guarantees import (
@@ -22,11 +23,10 @@ from tests.validation.guarantees import (
     refusal_table,
     study,
 )
-from tests.validation.knowledge import compare, comparisons
 
 # One worker plays what all tests of this file share.
 pytestmark = [pytest.mark.xdist_group("guarantees"), pytest.mark.long]
-WORLDS, PRIVATE_WORLDS = 200, 24
+TRIALS, PRIVATE_TRIALS = 200, 24
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rows(records: Path) -> tuple[CombinationRow, ...]:
     found = [
-        study(one, records, PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else WORLDS, seed=number)
+        study(one, records, PRIVATE_TRIALS if one.strategy == "dp-sgd-clients" else TRIALS, seed=number)
         for number, one in enumerate(QUICK)
     ]
     return tuple(row for row in found if row is not None)
@@ -53,19 +53,27 @@ def test_combinations_of_every_kind_agree_with_exact_theory(rows: tuple[Combinat
         # One optimizer is enough for each view, and one of them is refused.
         assert values == set(every) or column == "shown, optimizer", column
     weighed = [row.found for row in rows if isinstance(row.found, ShownLoss)]
-    # Nothing is compared with nothing: the log-odds of nearly all have a law that is known.
-    assert sum(found.law_p is not None for found in weighed) >= len(weighed) - 1
+    # Nothing is compared with nothing: the log-odds of nearly all have a distribution that is known.
+    assert sum(found.distribution_p is not None for found in weighed) >= len(weighed) - 1
     assert len(weighed) == len(rows) - 1
 
 
 def test_wrong_numbers_are_called_wrong(rows: tuple[CombinationRow, ...]) -> None:
     found = rows[0].found
     assert isinstance(found, ShownLoss)
-    for change in ({"scores_p": 1e-5}, {"law_p": 1e-5}, {"meter_p": 1e-5}, {"advantage": 0.9}, {"lower_bound": 1.5}):
+    for change in (
+        {"scores_p": 1e-5},
+        {"distribution_p": 1e-5},
+        {"noise_p": 1e-5},
+        {"advantage": 0.9},
+        {"lower_bound": 1.5},
+    ):
         _assert_called_wrong(rows, 0, replace(found, **change))  # type: ignore[arg-type]
 
 
-def test_scores_and_accountants_that_contradict_the_promise_are_called_wrong(rows: tuple[CombinationRow, ...]) -> None:
+def test_scores_and_accountants_that_contradict_the_guarantee_are_called_wrong(
+    rows: tuple[CombinationRow, ...],
+) -> None:
     found = rows[-1].found
     assert isinstance(found, Scored)
     assert found.advantage_low <= found.advantage <= found.advantage_high
@@ -91,7 +99,7 @@ def test_the_tables_show_what_there_is(rows: tuple[CombinationRow, ...]) -> None
     cells = {str(column.header): list(column.cells) for column in table.columns}
     assert table.row_count == len(rows)
     assert [values[-1] for values in cells.values()].count("no likelihood ratio") == 4
-    assert cells["worlds"][-1] == str(PRIVATE_WORLDS)
+    assert cells["trials"][-1] == str(PRIVATE_TRIALS)
     one = rows[0].combination
     refused = [
         CombinationRow(replace(one, **parts), None, reason)  # type: ignore[arg-type]
@@ -110,7 +118,7 @@ def test_the_tables_show_what_there_is(rows: tuple[CombinationRow, ...]) -> None
 
 def test_more_knowledge_helps() -> None:
     for one in comparisons(is_quick=True):
-        found = compare(one, WORLDS)
+        found = compare(one, TRIALS)
         assert found.problems() == []
         assert found.more > found.less, one.name
 

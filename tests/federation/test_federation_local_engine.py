@@ -1,4 +1,4 @@
-"""Several client calls at a time in one process: the same worlds, a client never called twice at once, limits kept."""
+"""Several client calls at a time in one process: the same trials, a client never called twice at once, limits kept."""
 
 import threading
 import time
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from audits import MakePlan
 from faults import faulty_app
 from few_examples import examples
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_audits import MakePlan
 from test_federation_engines import assert_same
 from torch import nn
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
 from fl_audit.experiments.runs.run import Parties, run_audit
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
 
 
@@ -133,7 +133,7 @@ def test_one_stacked_model_serves_several_threads(way: str) -> None:
     model = StackedModel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), (6,))
     model.fast = way == "fast"
     source = torch.Generator().manual_seed(1)
-    # Each thread has another number of worlds and examples, so that axes which leak from one to another show.
+    # Each thread has another number of trials and examples, so that axes which leak from one to another show.
     work = [
         (
             torch.randn(2 + index, model.layout.size, generator=source),

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from flwr.app import Array, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from small_audits import MakePlan
 from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
@@ -22,14 +22,14 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid, run_locally
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import federation_plan, run_audit
-from fl_audit.federation.game import Game, load_game
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
 from fl_audit.server.results import BatchResult
 from fl_audit.strategies.errors import FederationError
-from fl_audit.worlds import remaining_batches
+from fl_audit.trials import remaining_batches
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
 TOLD = FEDERATED | {"client-epsilon-star": True}
@@ -47,7 +47,7 @@ class Kept:
 
 def play(plan: AuditPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
     kept = Kept()
-    batches = remaining_batches(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1, ())
+    batches = remaining_batches(plan.config.audit.trials, plan.config.run.trials_per_batch or 1, ())
     run_locally(build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.public.clients, 60.0)
     return kept.results
 
@@ -114,12 +114,12 @@ def test_a_victim_with_one_record_that_is_not_always_there(
     adjacency: str, small_plan: MakePlan, exact_losses: None
 ) -> None:
     changes = {"data": UNEQUAL, "privacy": {"adjacency": adjacency}}
-    game = load_game(small_plan(**changes).public)
-    alone = next(client for client, shard in enumerate(game.shards) if len(shard) == 1)
-    index = int(game.shards[alone][0])
+    federation = load_federation(small_plan(**changes).public)
+    alone = next(client for client, shard in enumerate(federation.shards) if len(shard) == 1)
+    index = int(federation.shards[alone][0])
     pooled = play(small_plan(**changes, audit={"neighbour": index}))
     federated = play(small_plan(**changes, audit={"neighbour": index} | TOLD))
-    assert load_game(small_plan(**changes, audit={"neighbour": index}).public).victim == alone
+    assert load_federation(small_plan(**changes, audit={"neighbour": index}).public).victim == alone
     assert set(np.concatenate([result.membership.bits for result in pooled])) == {True, False}
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
     told = np.concatenate([result.columns.clients["epsilon_star"] for result in federated])
@@ -127,12 +127,12 @@ def test_a_victim_with_one_record_that_is_not_always_there(
     assert np.isfinite(np.delete(told, alone, axis=2)).all()
 
 
-def shard_losses(game: Game, result: BatchResult, client: int, row: int) -> np.ndarray:
-    """Return a client's losses on the final model of one world, computed in the shapes of its batch."""
-    found = [game.losses(result.final_models, game.honest_shard(client))[row]]
-    if client == game.victim:
-        own = game.differing if result.membership.bits[row] else game.replacement
-        found.append(game.losses(result.final_models, own)[row])
+def shard_losses(federation: LoadedFederation, result: BatchResult, client: int, row: int) -> np.ndarray:
+    """Return a client's losses on the final model of one trial, computed in the shapes of its batch."""
+    found = [federation.losses(result.final_models, federation.honest_shard(client))[row]]
+    if client == federation.victim:
+        own = federation.differing if result.membership.bits[row] else federation.replacement
+        found.append(federation.losses(result.final_models, own)[row])
     return np.concatenate(found)
 
 
@@ -145,11 +145,11 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
 @pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
 def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, small_plan: MakePlan) -> None:
     plan = small_plan(audit=TOLD | {"epsilon-star-cut": cut} | ({"loss-range": loss_range} if loss_range else {}))
-    game, delta = load_game(plan.public), plan.guarantee.delta
+    federation, delta = load_federation(plan.public), plan.guarantee.delta
     for result in play(plan):
-        population = game.losses(result.final_models, game.population)
+        population = federation.losses(result.final_models, federation.population)
         for row in range(result.batch.count):
-            shards = [shard_losses(game, result, client, row) for client in range(plan.public.clients)]
+            shards = [shard_losses(federation, result, client, row) for client in range(plan.public.clients)]
             everything = np.concatenate([*shards, population[row]])
             low, high = loss_range or (everything.min(), everything.max())
             fit = scores_fit(population[row], low, high)
@@ -165,7 +165,7 @@ def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, smal
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("told", [False, True])
 def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
-    """Clients answer one number a world of each kind, and only the victim is told bits."""
+    """Clients answer one number a trial of each kind, and only the victim is told bits."""
     answers: list[tuple[str, int, set[str]]] = []
     told_bits: set[int] = set()
 
@@ -182,7 +182,7 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
 
     plan = small_plan(audit=FEDERATED | {"client-epsilon-star": told} | ({"loss-range": [0, 2]} if public else {}))
     play(plan, app_with(note))
-    assert told_bits == {load_game(plan.public).victim}
+    assert told_bits == {load_federation(plan.public).victim}
     moments = {"count", "mean", "squares"} | ({"epsilon-star"} if told else set())
     expected = {("query.loss_moments", release): moments for release in range(5)}
     if not public:
@@ -200,8 +200,8 @@ def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: 
         grids.append(self)
 
     monkeypatch.setattr(LocalGrid, "__init__", noting)
-    told = play(small_plan(audit=TOLD | {"worlds": 3}))[0].columns.clients.get("epsilon_star")
-    silent = play(small_plan(audit=FEDERATED | {"worlds": 3}))[0].columns.clients.get("epsilon_star")
+    told = play(small_plan(audit=TOLD | {"trials": 3}))[0].columns.clients.get("epsilon_star")
+    silent = play(small_plan(audit=FEDERATED | {"trials": 3}))[0].columns.clients.get("epsilon_star")
     assert told is not None
     assert silent is None
     for grid in grids:
@@ -290,7 +290,7 @@ def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tm
     plan = small_plan(audit=TOLD | {"loss-range": [0, 3]})
     whole = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     told = pd.read_parquet(tmp_path / "run" / "clients.parquet")
-    assert list(told) == ["world", "round", "client", "epsilon_star"]
+    assert list(told) == ["trial", "round", "client", "epsilon_star"]
     assert len(told) == 6 * 5 * 3
     last = told[(told["round"] == 4) & (told["client"] == 2)]["epsilon_star"]
     rows = whole.summary["client_epsilon_star"]

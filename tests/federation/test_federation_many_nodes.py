@@ -10,8 +10,8 @@ from flwr.clientapp import ClientApp
 
 from fl_audit.experiments.runs.cluster.backend import PoolInPlace
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.server import watched_grid
-from fl_audit.server.watched_grid import WatchedGrid
+from fl_audit.server import monitored_grid
+from fl_audit.server.monitored_grid import MonitoredGrid
 
 
 class _Store:
@@ -79,9 +79,9 @@ def test_messages_are_handed_over_as_they_are_written() -> None:
 
 def test_only_so_many_messages_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """All are answered all the same."""
-    monkeypatch.setattr(watched_grid, "_UNDER_WAY", 4)
+    monkeypatch.setattr(monitored_grid, "_UNDER_WAY", 4)
     grid = _grid(10)
     messages = [Message(RecordDict(), node, "query.ask") for node in grid.get_node_ids()]
-    replies = WatchedGrid(grid, 60.0).send_and_receive(messages)
+    replies = MonitoredGrid(grid, 60.0).send_and_receive(messages)
     assert sorted(reply.metadata.src_node_id for reply in replies) == sorted(grid.get_node_ids())
     assert grid.pushed == (4, 4, 2)

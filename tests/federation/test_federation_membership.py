@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.stats import binomtest
+from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.finding import RunContents
 
 FALSE_ALARM = 0.001
@@ -23,14 +23,14 @@ FALSE_ALARM = 0.001
 OVERFITTED: dict[str, dict[str, Any]] = {
     "data": {"name": "digits", "records": 20, "clients": 2, "population-records": 300},
     "training": {"rounds": 20, "learning-rate": 4.0},
-    "run": {"worlds-per-batch": 400},
+    "run": {"trials-per-batch": 400},
 }
 """Twenty images learned by heart."""
 
 
-def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], worlds: int = 400) -> RunContents:
+def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials: int = 400) -> RunContents:
     target = {"belief": None, "accountant": "gdp"}
-    audit = {"worlds": worlds, "epsilon-star": False}
+    audit = {"trials": trials, "epsilon-star": False}
     return run_audit(
         small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory, Engine.LOCAL, with_report=False
     )
@@ -38,12 +38,12 @@ def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], worlds:
 
 def wins(contents: RunContents) -> tuple[np.ndarray, np.ndarray]:
     """Return whether the insider and whether the membership adversary was right about the same secret bit."""
-    worlds = contents.worlds
-    return worlds["won"].to_numpy(), (worlds["record_membership_guess"] == worlds["bit"]).to_numpy()
+    trials = contents.trials
+    return trials["won"].to_numpy(), (trials["record_membership_guess"] == trials["bit"]).to_numpy()
 
 
 def p_value(better: np.ndarray, other: np.ndarray) -> float:
-    """McNemar's exact test, one-sided: small where `other` wins more of the worlds that only one of the two wins."""
+    """McNemar's exact test, one-sided: small where `other` wins more of the trials that only one of the two wins."""
     only_better, only_other = int((better & ~other).sum()), int((other & ~better).sum())
     if only_better + only_other == 0:
         return 1.0
@@ -63,7 +63,7 @@ def p_value(better: np.ndarray, other: np.ndarray) -> float:
 def test_the_insider_is_not_beaten_by_the_membership_adversary(
     privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Proposition 1 on the same worlds. Where it holds, each assertion on chance fails at most once in a thousand."""
+    """Proposition 1 on the same trials. Where it holds, each assertion on chance fails at most once in a thousand."""
     contents = play(small_plan, tmp_path / "run", privacy)
     insider, membership = wins(contents)
     assert p_value(insider, membership) > FALSE_ALARM
@@ -80,19 +80,26 @@ def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_pa
     assert found["membership"]["record"]["low"] > 0.6
     assert found["insider"]["advantage"] == 1.0
     noisy = play(small_plan, tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
-    assert noisy["membership"]["high"] < 0.12  # by a bound for means of any numbers from -1 to 1, of 50 worlds
+    assert noisy["membership"]["high"] < 0.12  # by a bound for means of any numbers from -1 to 1, of 50 trials
 
 
-def attack_by_hand(plan: Any, directory: Path, worlds: pd.DataFrame) -> list[tuple[float, bool]]:
-    """Return advantage and record guess of each world, one plain model at a time, from the stored final models."""
-    game = load_game(plan.public)
+def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tuple[float, bool]]:
+    """Return advantage and record guess of each trial, one plain model at a time, from the stored final models."""
+    federation = load_federation(plan.public)
     models = torch.cat([load_file(path)["models"] for path in sorted((directory / "public").glob("models-*"))])
     found = []
-    for model, bit in zip(models, worlds["bit"], strict=True):
-        own = [game.differing] if bit else [game.replacement] if game.replacement is not None else []
+    for model, bit in zip(models, trials["bit"], strict=True):
+        own = [federation.differing] if bit else [federation.replacement] if federation.replacement is not None else []
         members, population, common, x = (
-            np.concatenate([game.model.losses(model[None], e.features, e.labels)[0].double().numpy() for e in examples])
-            for examples in ([game.common, *own], [game.population], [game.common], [game.differing])
+            np.concatenate(
+                [federation.model.losses(model[None], e.features, e.labels)[0].double().numpy() for e in examples]
+            )
+            for examples in (
+                [federation.common, *own],
+                [federation.population],
+                [federation.common],
+                [federation.differing],
+            )
         )
         rates = [float((losses <= members.mean()).mean()) for losses in (members, population)]
         found.append((rates[0] - rates[1], bool(x[0] <= common.mean())))
@@ -103,13 +110,13 @@ def attack_by_hand(plan: Any, directory: Path, worlds: pd.DataFrame) -> list[tup
 def test_columns_are_those_of_the_final_models(
     adjacency: str, with_star: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(privacy={"adjacency": adjacency}, audit={"epsilon-star": with_star, "worlds": 8})
-    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).worlds
-    assert set(worlds["bit"]) == {0, 1}
-    expected = attack_by_hand(plan, tmp_path / "run", worlds)
-    np.testing.assert_allclose(worlds["membership_advantage"], [advantage for advantage, _ in expected])
-    assert worlds["record_membership_guess"].tolist() == [float(guess) for _, guess in expected]
-    assert worlds["epsilon_star"].notna().all() == with_star
+    plan = small_plan(privacy={"adjacency": adjacency}, audit={"epsilon-star": with_star, "trials": 8})
+    trials = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).trials
+    assert set(trials["bit"]) == {0, 1}
+    expected = attack_by_hand(plan, tmp_path / "run", trials)
+    np.testing.assert_allclose(trials["membership_advantage"], [advantage for advantage, _ in expected])
+    assert trials["record_membership_guess"].tolist() == [float(guess) for _, guess in expected]
+    assert trials["epsilon_star"].notna().all() == with_star
 
 
 def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -117,10 +124,10 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
     found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
     keys = ["advantage", "low", "high", "confidence", "yeom_bound", "tradeoff_bound", "bound", "bound_scope", "record"]
     assert sorted(found) == sorted(keys)
-    worlds = contents.worlds
-    assert found["advantage"] == pytest.approx(worlds["membership_advantage"].mean())
+    trials = contents.trials
+    assert found["advantage"] == pytest.approx(trials["membership_advantage"].mean())
     assert found["low"] < found["advantage"] < found["high"]
-    assert found["record"]["wins"] == (worlds["record_membership_guess"] == worlds["bit"]).sum()
+    assert found["record"]["wins"] == (trials["record_membership_guess"] == trials["bit"]).sum()
     assert found["bound"] == found["record"]["bound"] == contents.summary["guarantee"]["advantage_bound_exact"]
     assert "on average over data sets" in found["bound_scope"]
     page = (tmp_path / "run" / "report.html").read_text()
@@ -129,11 +136,11 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
 
 def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
-    assert "no other record is promised" in on.summary["membership"]["bound_scope"]
+    assert "no other record is claimed" in on.summary["membership"]["bound_scope"]
     off = run_audit(small_plan(audit={"membership": False}), tmp_path / "off", Engine.LOCAL)
     columns = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert off.worlds[columns].isna().all(axis=None)
-    pd.testing.assert_frame_equal(on.worlds.drop(columns=columns), off.worlds.drop(columns=columns))
+    assert off.trials[columns].isna().all(axis=None)
+    pd.testing.assert_frame_equal(on.trials.drop(columns=columns), off.trials.drop(columns=columns))
     assert off.summary["membership"] is None
     assert not (tmp_path / "off" / "figures" / "membership.png").exists()
 

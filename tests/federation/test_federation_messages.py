@@ -6,30 +6,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from audits import MakePlan
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from small_audits import MakePlan
 
 import fl_audit.clients.app
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.experiments.runs.run import Parties, run_audit
-from fl_audit.federation.game import load_game
-from fl_audit.federation.seen import Made
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, Query, Record
-from fl_audit.server.watched_grid import WatchedGrid, call_the_roll
+from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.replies import Answer, read_replies
-from fl_audit.worlds import WorldBatch, remaining_batches
+from fl_audit.trials import TrialBatch, remaining_batches
 
-Seen = list[tuple[str, int, set[str], set[str]]]
+Transcript = list[tuple[str, int, set[str], set[str]]]
 
 
-def recording_app(seen: Seen) -> ClientApp:
+def recording_app(seen: Transcript) -> ClientApp:
     """Return an app that notes, of every message: type, client, configuration keys, array keys."""
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -50,23 +50,23 @@ def recording_app(seen: Seen) -> ClientApp:
 @pytest.mark.parametrize("view", ["update", "model"])
 @pytest.mark.parametrize("scaling", ["local", "global"])
 def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan: MakePlan, tmp_path: Path) -> None:
-    seen: Seen = []
+    seen: Transcript = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
     run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=recording_app(seen)), with_report=False)
-    game = load_game(plan.public)
-    public = {"game", "round", "batch", "time-limit"}
+    federation = load_federation(plan.public)
+    public = {"federation", "round", "batch", "time-limit"}
     observed = {
         "update": [{"models-0", "release"}],
         "model": [{"models-0", "models-1"}, {"models-0", "models-1", "models-2"}],
     }
-    assert {client for _, client, config, _ in seen if "membership" in config} == {game.victim}
+    assert {client for _, client, config, _ in seen if "membership" in config} == {federation.victim}
     for kind, client, config, arrays in seen:
         if kind == "train":
-            assert config == (public | {"membership"} if client == game.victim else public)
+            assert config == (public | {"membership"} if client == federation.victim else public)
             assert arrays == {"models-0"}
         else:
-            assert (kind, client, config) == ("query.observe", game.insider, public)
+            assert (kind, client, config) == ("query.observe", federation.insider, public)
             assert arrays in observed[view]
     assert sum(kind == "query.observe" for kind, *_ in seen) == plan.public.rounds * 2
 
@@ -77,18 +77,24 @@ class _Released:
     def __init__(self) -> None:
         self.batches: list[str] = []
 
-    def __call__(self, batch: WorldBatch, made: Made) -> None:
+    def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
         self.batches.append(batch.name)
 
 
 def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPStrategy, LocalGrid, ArrayRecord]:
     plan = small_plan()
-    game = load_game(plan.public)
+    federation = load_federation(plan.public)
     grid = LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     batches = remaining_batches(4, 2, ())
-    size = game.model.layout.size
+    size = federation.model.layout.size
     strategy = DPStrategy(
-        plan.public, call_the_roll(WatchedGrid(grid, 60.0), game), SeededChallenger(0), batches, size, 60.0, released
+        plan.public,
+        discover_clients(MonitoredGrid(grid, 60.0), federation),
+        SeededChallenger(0),
+        batches,
+        size,
+        60.0,
+        released,
     )
     arrays = ArrayRecord({batch.name: Array(np.zeros((2, size), dtype=np.float32)) for batch in batches})
     return strategy, grid, arrays

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan
 from flwr.app import Array, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.engines import Engine
@@ -101,7 +101,7 @@ TABLE: dict[str, tuple[Spoil, str]] = {
         values(lambda sums: 20.1 * sums / np.linalg.norm(sums, axis=1, keepdims=True)),
         "sent 'sum' of length 20.1, which clipping leaves at 20.02 at most",
     ),
-    "too long in one world": (
+    "too long in one trial": (
         values(lambda sums: sums * np.array([[1.0], [1e4], [1.0]], dtype=np.float32)),
         "which clipping leaves at 20.02 at most",
     ),
@@ -115,7 +115,7 @@ TABLE: dict[str, tuple[Spoil, str]] = {
     "no arrays": (without(Record.ARRAYS), "sent no 'sum'"),
     "NaN": (values(lambda sums: sums * np.nan), "sent 'sum' with 186 of 186 values not finite"),
     "one shape": (values(lambda sums: sums[0]), "of shape (62,), accepted is float32 of shape (3, 62)"),
-    "no worlds": (values(lambda sums: sums[:0]), "of shape (0, 62), accepted is float32 of shape (3, 62)"),
+    "no trials": (values(lambda sums: sums[:0]), "of shape (0, 62), accepted is float32 of shape (3, 62)"),
     "whole numbers": (values(lambda sums: sums.astype(np.int32)), "sent 'sum' as int32"),
     "text": (values(lambda sums: sums.astype("<U8")), "sent 'sum'"),
     "exits": (raising(SystemExit(7)), "failed: it ended itself with status 7"),
@@ -141,7 +141,7 @@ def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
 
 
 def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePlan, directory: Path) -> None:
-    plan = small_plan(audit={"worlds": 3, "epsilon-star": False}, run={"actors": 1})
+    plan = small_plan(audit={"trials": 3, "epsilon-star": False}, run={"actors": 1})
     with pytest.raises(FederationError) as caught:
         run_audit(plan, directory / "run", engine, parties=Parties(client_app=app_with(spoil)), with_report=False)
     message = str(caught.value)
@@ -188,5 +188,5 @@ def _of_clients(small_plan: MakePlan, **privacy: str) -> object:
     settings = {"adjacency": "add-remove-client", "sensitivity": "global", **privacy}
     training = {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.1}
     return small_plan(
-        data={"clients": 6}, training=training, privacy=settings, audit={"worlds": 3, "epsilon-star": False}
+        data={"clients": 6}, training=training, privacy=settings, audit={"trials": 3, "epsilon-star": False}
     )

@@ -1,4 +1,4 @@
-"""The game of one run: canaries in a simulated training, what they certify, and which breaches they find."""
+"""The canary audit: canaries in a simulated training, what they certify, and which breaches they find."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan
 from numpy.typing import NDArray
+from small_audits import MakePlan
 from torch import Tensor
 
 from fl_audit.audits.canaries.canaries import CanaryFacts
@@ -19,16 +19,16 @@ from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.finding import RunContents
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.worlds import WorldBatch
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
 PRIVATE = {"strategy": "dp-sgd-clients", "rounds": 12, "local-steps": 4, "local-batch": 10}
 NOISE = {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accountant": "gdp"}
-GAME = {"game": "one-run", "worlds": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
+AUDIT = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
 
 
 def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> AuditPlan:
@@ -37,8 +37,8 @@ def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict
         "data": {"clients": 6, **changes.get("data", {})},
         "training": training,
         "privacy": NOISE | changes.get("privacy", {}),
-        "audit": GAME | changes.get("audit", {}),
-        "run": {"worlds-per-batch": None} | changes.get("run", {}),
+        "audit": AUDIT | changes.get("audit", {}),
+        "run": {"trials-per-batch": None} | changes.get("run", {}),
     }
     return small_plan(model=model, **parts)
 
@@ -67,14 +67,14 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
     ],
     ids=["fedavg", "replace", "adaptive", "sampled", "fedsgd", "opacus"],
 )
-def test_scores_hold_their_canaries_and_the_noise_of_the_law(
+def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     training: dict[str, Any], privacy: dict[str, Any], canaries: int, decoys: int, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     """A canary that is in moves its score by one; the spread is that of the noise, in units of a canary, or a bit more.
 
     With a replaced client what is out is sent the other way round, and the noise is twice as large.
     """
-    plan = one_run_plan(small_plan, training, privacy=privacy, audit={"worlds": 2})
+    plan = one_run_plan(small_plan, training, privacy=privacy, audit={"trials": 2})
     found = played(plan, tmp_path / "run")
     table, numbers = found.run.tables.canaries, found.summary["one_run"]
     assert table is not None
@@ -89,19 +89,19 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_law(
     assert numbers["mu_true"] == pytest.approx(1.0)
     assert numbers["mu"] == pytest.approx(1.0, abs=0.5)
     assert 0 < numbers["mu_lower"] < 1.3
-    assert numbers["worlds"] == 2
+    assert numbers["trials"] == 2
     assert (numbers["canaries"], numbers["rounds"], numbers["method"]) == (canaries, rounds, "shift")
     assert found.summary["verdict"] in ("consistent", "inconclusive")
-    promise = found.facts.guarantee
-    assert promise is not None
-    assert numbers["epsilon_claimed"] == pytest.approx(promise.epsilon, rel=1e-6)
+    guarantee = found.facts.guarantee
+    assert guarantee is not None
+    assert numbers["epsilon_claimed"] == pytest.approx(guarantee.epsilon, rel=1e-6)
 
 
 def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) -> None:
     class TenthOfTheNoise(DPStrategy):
-        """Adds a tenth of the noise that its law names."""
+        """Adds a tenth of the noise that its mechanism names."""
 
-        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+        def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
             return super().noise(batch, server_round, total, sigma / 10)
 
     plan = one_run_plan(small_plan, AVERAGED | {"rounds": 20})
@@ -137,14 +137,14 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
 
 @pytest.mark.long
 def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakePlan, tmp_path: Path) -> None:
-    """As in a live audit; and where the promised epsilon is 0, two thirds of the noise are what is to be found."""
-    audit, privacy = {"worlds": 12, "canaries": 12}, {"delta": 1 - 1e-12}
+    """As in a live audit; and where the claimed epsilon is 0, two thirds of the noise are what is to be found."""
+    audit, privacy = {"trials": 12, "canaries": 12}, {"delta": 1 - 1e-12}
     plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run
     facts, table = run.facts.find(CanaryFacts), run.tables.canaries
     assert facts is not None
     assert table is not None
-    assert (facts.others, facts.size) == (3.0, load_game(plan.public).model.layout.size)
+    assert (facts.others, facts.size) == (3.0, load_federation(plan.public).model.layout.size)
     assert run.facts.guarantee is not None
     assert run.facts.guarantee.epsilon == 0
     found = judge_canaries(run)
@@ -152,7 +152,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     assert found.verdict == "consistent"
     # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
     crowd = replace(run, facts=replace(run.facts, of_audit=Findings({CanaryFacts: replace(facts, others=300.0)})))
-    short = replace(run, tables=replace(run.tables, canaries=table[(table["world"] == 0) & (table["round"] <= 8)]))
+    short = replace(run, tables=replace(run.tables, canaries=table[(table["trial"] == 0) & (table["round"] <= 8)]))
     for one, limit in ((crowd, np.inf), (short, 0.0)):
         judged = judge_canaries(one)
         assert judged is not None
@@ -160,15 +160,15 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
 
 
 def test_everybody_trains_and_only_canaries_toss_coins(small_plan: MakePlan, tmp_path: Path) -> None:
-    found = played(one_run_plan(small_plan, AVERAGED | {"rounds": 30}, audit={"worlds": 3}), tmp_path / "run")
+    found = played(one_run_plan(small_plan, AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
     table = found.run.tables.canaries
     assert table is not None
     assert found.run.bits.all()
     coins = table[table["canary"] < 6]["is_in"]
     assert 0.4 < coins.mean() < 0.6
     assert not table[table["canary"] >= 6]["is_in"].any()
-    by_world = coins.to_numpy().reshape(3, -1)
-    assert (by_world[0] != by_world[1]).any()
+    by_trial = coins.to_numpy().reshape(3, -1)
+    assert (by_trial[0] != by_trial[1]).any()
 
 
 @pytest.mark.long
@@ -195,7 +195,7 @@ def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path:
         (AVERAGED, {"privacy": {"noise": "tree"}}, "fresh noise of a known scale in every round"),
         (AVERAGED, {"privacy": {"noise": "local"}}, "fresh noise of a known scale in every round"),
         (AVERAGED, {"audit": {"insider": True}}, "has one observer, who weighs no pair"),
-        (AVERAGED, {"audit": {"place": "server"}}, "would see every canary"),
+        (AVERAGED, {"audit": {"adversary": "server"}}, "would see every canary"),
         (
             AVERAGED,
             {
@@ -209,8 +209,8 @@ def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path:
             },
             "private is false",
         ),
-        (AVERAGED, {"audit": {"targets": 5}}, "targets = 5 needs game = membership, and game is one-run"),
-        (AVERAGED, {"audit": {"game": "membership"}}, "canaries = 6 needs game = one-run, and game is membership"),
+        (AVERAGED, {"audit": {"targets": 5}}, "targets = 5 needs kind = membership, and kind is canaries"),
+        (AVERAGED, {"audit": {"kind": "membership"}}, "canaries = 6 needs kind = canaries, and kind is membership"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audits import small_settings
 from PIL import Image
 from scipy.special import ndtr, ndtri
+from small_audits import small_settings
 
-from fl_audit.audits.reconstruction.attack import Descent
-from fl_audit.audits.reconstruction.reconstruction import Drawn
+from fl_audit.audits.reconstruction.image_attacks import Descent
+from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.gaussian import gdp_mu
 
 
@@ -42,7 +42,7 @@ def plan_of(folder: Path, **changes: dict[str, Any]) -> AuditPlan:
         "data": {"name": "images", "path": str(folder), "records": 40, "test-records": 40, "population-records": 100},
         "privacy": {"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
                     "accountant": "gdp"},
-        "audit": {"pictures": 12, "epsilon-star": False},
+        "audit": {"reconstruct-samples": 12, "epsilon-star": False},
     }  # fmt: skip
     for section, more in changes.items():
         values[section] = values.get(section, {}) | more
@@ -90,33 +90,36 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
 ) -> None:
     """Who sees one update faces one share of the noise, who sees the sum all but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
-        monkeypatch.setattr("fl_audit.experiments.runs.pictures.attack.Descent", partial(Descent, 2))
+        monkeypatch.setattr("fl_audit.experiments.runs.image_reconstruction.image_attacks.Descent", partial(Descent, 2))
     noise = {"epsilon": None, "noise-multiplier": 2.0}
-    changes = OF_CLIENTS | {"privacy": OF_CLIENTS["privacy"] | noise, "audit": {"pictures": 4, "place": place}}
+    changes = OF_CLIENTS | {
+        "privacy": OF_CLIENTS["privacy"] | noise,
+        "audit": {"reconstruct-samples": 4, "adversary": place},
+    }
     contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)
     found = contents.summary["pictures"]
     own = next(one for one in found if one["own"])
     assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
     assert [one["guesses"] for one in found] == [4] * 5
-    drawn = contents.facts.find(Drawn)
+    drawn = contents.facts.find(ReconstructedImages)
     assert drawn is not None
-    game = load_game(contents.facts.game)
-    first = game.training.features[torch.from_numpy(game.shards[0])].numpy()
+    federation = load_federation(contents.facts.federation)
+    first = federation.training.features[torch.from_numpy(federation.shards[0])].numpy()
     assert np.array_equal(drawn.true, first)
     assert not searched or found[0]["named"] > 0.6
     assert not searched or found[0]["psnr"] > 18 > 14 > found[1]["psnr"] > found[-1]["psnr"]
 
 
-def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> None:
+def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> None:
     changes = {
         "privacy": {"private": False, "epsilon": None, "clipping-norm": None, "accountant": None},
-        "audit": {"pictures": 12, "insider": False, "epsilon-star": False},
+        "audit": {"reconstruct-samples": 12, "insider": False, "epsilon-star": False},
     }
     found = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL).summary["pictures"]
     assert [(one["epsilon"], one["own"], one["bound"], one["named"]) for one in found] == [(None, True, 1, 1)]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "an attacker who knew all other records" in page
-    assert "nothing is promised" in page
+    assert "nothing is claimed" in page
 
 
 @pytest.mark.few_cases(3)
@@ -124,14 +127,20 @@ def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> Non
     ("changes", "message"),
     [
         ({"data": {"name": "breast-cancer", "path": None}}, "accepted are pictures"),
-        ({"audit": {"pictures": 41}}, "pictures = 41 of 40 records"),
-        ({"audit": {"pictures": None, "pictures-time-limit": 3.0}}, "pictures_time_limit = 3.0 needs pictures"),
-        ({"privacy": {"sensitivity": "local"}}, "accepted are promises of global sensitivity"),
+        ({"audit": {"reconstruct-samples": 41}}, "reconstruct-samples = 41 of 40 records"),
+        (
+            {"audit": {"reconstruct-samples": None, "reconstruct-time-limit": 3.0}},
+            "reconstruct_time_limit = 3.0 needs pictures",
+        ),
+        ({"privacy": {"sensitivity": "local"}}, "accepted are guarantees of global sensitivity"),
         (
             {"training": {"strategy": "dp-sgd-clients"}, "privacy": {"accountant": None}},
             "of clients that train privately",
         ),
-        (OF_CLIENTS | {"data": {"clients": 3}, "audit": {"pictures": 20}}, "pictures = 20 of 14 records of clients"),
+        (
+            OF_CLIENTS | {"data": {"clients": 3}, "audit": {"reconstruct-samples": 20}},
+            "reconstruct-samples = 20 of 14 records of clients",
+        ),
         (OF_CLIENTS | {"training": OF_CLIENTS["training"] | {"local-optimizer": "adam"}}, "for inversion is 'sgd'"),
         (
             OF_CLIENTS | {"data": {"clients": 10, "population-records": 3}},

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audits import MakePlan
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict, UserConfig
 from ray.exceptions import ObjectStoreFullError, RayTaskError
+from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.cluster import freight as freight_module
+from fl_audit.experiments.runs.cluster import array_transport
 from fl_audit.experiments.runs.cluster import pool as pool_module
-from fl_audit.experiments.runs.cluster.freight import SentArrays, put_back, take_out
-from fl_audit.experiments.runs.cluster.luggage import compartment_of
+from fl_audit.experiments.runs.cluster.array_transport import SentArrays, put_back, take_out
+from fl_audit.experiments.runs.cluster.call_context import compartment_of
 from fl_audit.experiments.runs.cluster.pool import (
     ORDINARY,
     CallError,
@@ -28,7 +28,7 @@ from fl_audit.experiments.runs.cluster.pool import (
     _Process,
 )
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.protocol import Key, Record
 
 HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
@@ -95,7 +95,7 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
             return Handle
 
     pool = Full(3, (THERE,), {})
-    with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.worlds-per-batch\)$"):
+    with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.trials-per-batch\)$"):
         played(pool)
     assert pool.calls == []
     assert sum(map(len, pool._idle.values())) == 1
@@ -161,16 +161,16 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
 
 def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: MakePlan) -> None:
     public = small_plan(data={"clients": 5}).public
-    game = load_game(public)
+    federation = load_federation(public)
     found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
-    assert [client for client, one in found.items() if one == 1] == [game.victim]
-    assert [client for client, one in found.items() if one == 2] == list(game.insiders)
+    assert [client for client, one in found.items() if one == 1] == [federation.victim]
+    assert [client for client, one in found.items() if one == 2] == list(federation.insiders)
     assert set(found.values()) == {0, 1, 2}
     members = small_plan(
         privacy={"sensitivity": "global"},
-        audit={"game": "membership", "targets": 3, "epsilon-star": False, "attacks": ["loss"]},
+        audit={"kind": "membership", "targets": 3, "epsilon-star": False, "attacks": ["loss"]},
     ).public
-    holders = {client for client in range(members.clients) if load_game(members).targets_of(client)}
+    holders = {client for client in range(members.clients) if load_federation(members).targets_of(client)}
     told = {
         client for client in range(members.clients) if compartment_of(_message(members.to_json()), _context(client)) & 1
     }
@@ -178,9 +178,11 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
     assert compartment_of(Message(RecordDict(), 2, "train"), _context(0)) == ORDINARY  # of another app
 
 
-def _message(game: str, **arrays: Array) -> Message:
+def _message(federation: str, **arrays: Array) -> Message:
     LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
-    content = RecordDict({Record.ARRAYS: ArrayRecord(arrays), Record.CONFIG: ConfigRecord({Key.GAME: game})})
+    content = RecordDict(
+        {Record.ARRAYS: ArrayRecord(arrays), Record.CONFIG: ConfigRecord({Key.FEDERATION: federation})}
+    )
     return Message(content, 2, "train")
 
 
@@ -204,7 +206,7 @@ def test_large_arrays_travel_beside_a_message_which_stays_as_it_is(monkeypatch: 
     assert list(received.content.array_records[Record.ARRAYS]) == ["models", "norms"]
 
     put: list[object] = []
-    monkeypatch.setattr(freight_module.ray, "put", lambda values: put.append(values) or len(put))
+    monkeypatch.setattr(array_transport.ray, "put", lambda values: put.append(values) or len(put))
     sent = SentArrays()
     assert [sent.reference(take_out(message)[1][Record.ARRAYS, "models"]) for _ in range(3)] == [1, 1, 1]
     others = [_message("{}", models=Array(np.zeros(2**18))) for _ in range(2)]

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan
 from elsewhere import AppElsewhere
+from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.inquiries import _read
+from fl_audit.strategies.queries import _read
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}
@@ -30,19 +30,19 @@ def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
     return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
 
 
-def test_clients_promise_what_their_accountants_counted(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_clients_guarantee_what_their_accountants_counted(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(small_plan)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    found = contents.summary["client_promises"]
-    sizes = [len(shard) for shard in load_game(plan.public).shards]
+    found = contents.summary["client_guarantees"]
+    sizes = [len(shard) for shard in load_federation(plan.public).shards]
     assert [one["records"] for one in found] == sizes
     assert len(set(sizes)) > 1
-    assert plan.public.law.contribution.shards == tuple(sorted(set(sizes)))
-    promised = client_epsilons(sizes, 8, 3, 1.2, 0.01, Accountant.RDP, epochs=1)
-    assert [one["epsilon_opacus"] for one in found] == pytest.approx(list(promised), rel=1e-9)
+    assert plan.public.mechanism.contribution.shards == tuple(sorted(set(sizes)))
+    claimed = client_epsilons(sizes, 8, 3, 1.2, 0.01, Accountant.RDP, epochs=1)
+    assert [one["epsilon_opacus"] for one in found] == pytest.approx(list(claimed), rel=1e-9)
     assert contents.summary["guarantee"]["epsilon"] == pytest.approx(max(one["epsilon"] for one in found))
     table = pd.read_parquet(tmp_path / "run" / "clients.parquet")
-    last = table[(table["world"] == 0) & (table["round"] == 3)]
+    last = table[(table["trial"] == 0) & (table["round"] == 3)]
     assert last["accounted_steps"].tolist() == [3 * -(-size // 8) for size in sizes]
 
 
@@ -55,48 +55,48 @@ def test_steps_that_are_no_whole_number_are_refused(steps: str) -> None:
 
 
 def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(plan_of(small_plan, audit={"worlds": 12}), tmp_path / "run", Engine.LOCAL)
-    worlds, rounds = contents.worlds, contents.rounds
-    assert worlds[["log_odds", "belief", "won"]].isna().all().all()
-    assert np.isfinite(worlds["score"]).all()
-    np.testing.assert_allclose(rounds.groupby("world")["score"].sum(), worlds["score"])
+    contents = run_audit(plan_of(small_plan, audit={"trials": 12}), tmp_path / "run", Engine.LOCAL)
+    trials, rounds = contents.trials, contents.rounds
+    assert trials[["log_odds", "belief", "won"]].isna().all().all()
+    assert np.isfinite(trials["score"]).all()
+    np.testing.assert_allclose(rounds.groupby("trial")["score"].sum(), trials["score"])
     assert contents.summary["insider"] is None
     assert contents.summary["scores"]["is_likelihood_ratio"] is False
-    assert contents.summary["scores"]["worlds"] == 12
+    assert contents.summary["scores"]["trials"] == 12
     assert contents.summary["verdict"] == "inconclusive"
     assert contents.summary["empirical_epsilon"] is None
     assert contents.summary["scores"]["area_of_each"] == {}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "no likelihood ratio" in page
-    assert "What each client promises its own records" in page
+    assert "What each client guarantees its own records" in page
 
 
 def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan, audit={"worlds": 6, "insiders": 2}, run={"seed": 3})
+    plan = plan_of(small_plan, audit={"trials": 6, "insiders": 2}, run={"seed": 3})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     table = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
-    first = table[table["insider"] == load_game(plan.public).insider]
-    np.testing.assert_array_equal(first["score"], contents.worlds["score"])
+    first = table[table["insider"] == load_federation(plan.public).insider]
+    np.testing.assert_array_equal(first["score"], contents.trials["score"])
     of_each = contents.summary["scores"]["area_of_each"]
-    assert list(of_each) == [str(client) for client in load_game(plan.public).insiders]
-    assert of_each[str(load_game(plan.public).insider)] == contents.summary["scores"]["area"]
+    assert list(of_each) == [str(client) for client in load_federation(plan.public).insiders]
+    assert of_each[str(load_federation(plan.public).insider)] == contents.summary["scores"]["area"]
     with pytest.raises(InputError, match="scores and no log-odds"):
         replay(tmp_path / "run")
 
 
-def test_worlds_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
     """Two batches in flight lose each other's state of the accountant, and nothing else."""
     runs = [
         run_audit(plan_of(small_plan, run=changes), tmp_path / str(number), Engine.LOCAL, with_report=False)
         for number, changes in enumerate(
-            ({"worlds-per-batch": 3}, {"worlds-per-batch": 3, "batches-in-flight": 1}, {"worlds-per-batch": 2})
+            ({"trials-per-batch": 3}, {"trials-per-batch": 3, "batches-in-flight": 1}, {"trials-per-batch": 2})
         )
     ]
     for other in runs[1:]:
-        assert other.summary["client_promises"] == runs[0].summary["client_promises"]
-    np.testing.assert_array_equal(runs[0].worlds["score"], runs[1].worlds["score"])
+        assert other.summary["client_guarantees"] == runs[0].summary["client_guarantees"]
+    np.testing.assert_array_equal(runs[0].trials["score"], runs[1].trials["score"])
     # The insider's stacked passes differ in their last bits between batch sizes.
-    np.testing.assert_allclose(runs[0].worlds["score"], runs[2].worlds["score"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(runs[0].trials["score"], runs[2].trials["score"], rtol=1e-3, atol=1e-4)
 
 
 def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: Make
             small_plan,
             training={"local-batch": 100, "local-steps": 2},
             privacy={"noise-multiplier": 0.05},
-            audit={"worlds": 30},
+            audit={"trials": 30},
         ),
         tmp_path / "run",
         Engine.LOCAL,
@@ -116,29 +116,29 @@ def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: Make
 
 
 @pytest.mark.few_cases(2)
-@pytest.mark.parametrize("audit", [{"place": "server"}, {"colluders": 1}, {"view": "model"}, {"insider": False}])
+@pytest.mark.parametrize("audit", [{"adversary": "server"}, {"colluders": 1}, {"view": "model"}, {"insider": False}])
 def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dict[str, Any]) -> None:
-    plan = plan_of(small_plan, audit={"worlds": 3} | audit)
+    plan = plan_of(small_plan, audit={"trials": 3} | audit)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert np.isfinite(contents.worlds["score"]).all() if audit.get("insider", True) else "score" not in contents.worlds
-    assert contents.summary["client_promises"] is not None
+    assert np.isfinite(contents.trials["score"]).all() if audit.get("insider", True) else "score" not in contents.trials
+    assert contents.summary["client_guarantees"] is not None
 
 
 @pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
-def test_clients_in_another_process_give_the_same_worlds(
+def test_clients_in_another_process_give_the_same_trials(
     small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
     """The state of an accountant travels with its client's context."""
-    plan = plan_of(small_plan, training={"rounds": 2}, audit={"worlds": 4}, run={"worlds-per-batch": 2})
+    plan = plan_of(small_plan, training={"rounds": 2}, audit={"trials": 4}, run={"trials-per-batch": 2})
     made = app_elsewhere.calls
     local, apart = (
         run_audit(plan, tmp_path / name, Engine.LOCAL, parties=parties, with_report=False)
         for name, parties in (("local", HONEST), ("apart", Parties(client_app=app_elsewhere)))
     )
     assert app_elsewhere.calls > made
-    np.testing.assert_array_equal(local.worlds["score"], apart.worlds["score"])
-    np.testing.assert_array_equal(local.worlds["test_accuracy"], apart.worlds["test_accuracy"])
-    assert apart.summary["client_promises"] == local.summary["client_promises"]
+    np.testing.assert_array_equal(local.trials["score"], apart.trials["score"])
+    np.testing.assert_array_equal(local.trials["test_accuracy"], apart.trials["test_accuracy"])
+    assert apart.summary["client_guarantees"] == local.summary["client_guarantees"]
     summary = json.loads((tmp_path / "apart" / "summary.json").read_text())
     assert summary["scores"] == apart.summary["scores"]

@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audits import MakePlan
-from federation.test_federation_randomised import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
+from federation.test_federation_randomised_records import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
 from numpy.typing import NDArray
+from small_audits import MakePlan
 from torch import nn
 
-from fl_audit.audits.common.findings_promise import advantage_of, measured_advantage
+from fl_audit.atomic_files import read_json
+from fl_audit.audits.common.findings_guarantee import advantage_of, measured_advantage
 from fl_audit.data.graph_records import unpack_graph
-from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
+from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
-from fl_audit.federation.contributing import OwnDraws
-from fl_audit.federation.game import load_game
-from fl_audit.federation.public import PublicGame
-from fl_audit.federation.randomised import randomised_records, record_pair, told_by
+from fl_audit.federation.contributions import OwnDraws
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.randomised_records import randomised_records, record_pair, told_by
 from fl_audit.privacy.scores import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
-from fl_audit.whole_files import read_json
-from fl_audit.worlds import WorldBatch
+from fl_audit.trials import TrialBatch
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
@@ -68,15 +68,15 @@ def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> A
         },
         "model": {"name": "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"},
         "training": {"rounds": 1, "learning-rate": 0.1},
-        "privacy": NOT_PRIVATE | {"randomiser": "randomised-edges", "record-epsilon": 1.0},
-        "audit": ALONE | {"worlds": 2},
-        "run": {"worlds-per-batch": 2},
+        "privacy": NOT_PRIVATE | {"local-randomizer": "randomised-edges", "record-epsilon": 1.0},
+        "audit": ALONE | {"trials": 2},
+        "run": {"trials-per-batch": 2},
     }
     return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
 
 
 def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> AuditPlan:
-    pixels = {"randomiser": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
+    pixels = {"local-randomizer": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
     base: dict[str, dict[str, Any]] = {
         "data": {"name": "npz", "path": str(path), "records": 20, "test-records": 10, "clients": 2},
         "training": {"rounds": 2, "learning-rate": 0.1},
@@ -89,58 +89,62 @@ def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> AuditP
 def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = graphs_plan(small_plan, collab)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    game = load_game(plan.public)
-    shard, told = game.shards[1], randomised_records(game, 1, 5, world=3)
-    source = generator(5, Purpose.RECORD_RANDOMISER, world=3, client=1)
-    for packed, record in zip(told, game.training.features[shard].numpy(), strict=False):
+    federation = load_federation(plan.public)
+    shard, told = federation.shards[1], randomised_records(federation, 1, 5, trial=3)
+    source = generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1)
+    for packed, record in zip(told, federation.training.features[shard].numpy(), strict=False):
         assert np.array_equal(packed, RandomisedEdges(1.0).perturb(record[np.newaxis], source)[0])
-    promise = found.summary["record_promise"]
+    guarantee = found.summary["record_guarantee"]
     # All pairs of one of up to nine nodes, and all pairs of nodes.
-    assert (promise["unit"], promise["counted"], promise["whole_epsilon"]) == ("pair of nodes", 8, 36)
-    pair = record_pair(game)
+    assert (guarantee["unit"], guarantee["counted"], guarantee["whole_epsilon"]) == ("pair of nodes", 8, 36)
+    pair = record_pair(federation)
     assert pair is not None
     first, second = unpack_graph(pair.first.features), unpack_graph(pair.second.features)
-    assert pair.differing == promise["pair"]["differing"] == np.count_nonzero(np.triu(first ^ second)) > 0
-    assert promise["pair"]["advantage"] == pytest.approx(response_advantage(1.0, pair.differing))
-    assert promise["pair"]["is_exact"] is False
+    assert pair.differing == guarantee["pair"]["differing"] == np.count_nonzero(np.triu(first ^ second)) > 0
+    assert guarantee["pair"]["advantage"] == pytest.approx(response_advantage(1.0, pair.differing))
+    assert guarantee["pair"]["is_exact"] is False
 
 
 def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = images_plan(small_plan, images)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    game, shown = load_game(plan.public), LaplacePixelation(40.0, 16, 2)
-    assert game.public.randomiser == shown
+    federation, shown = load_federation(plan.public), LaplacePixelation(40.0, 16, 2)
+    assert federation.public.local_randomizer == shown
     expected = shown.perturb(
-        game.training.features[game.shards[1]].numpy(), generator(5, Purpose.RECORD_RANDOMISER, world=3, client=1)
+        federation.training.features[federation.shards[1]].numpy(),
+        generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1),
     )
-    told = randomised_records(game, 1, 5, world=3)
+    told = randomised_records(federation, 1, 5, trial=3)
     assert np.array_equal(told[: len(expected)], expected)
-    promise = found.summary["record_promise"]
+    guarantee = found.summary["record_guarantee"]
     # The paper counts 16 blocks of epsilon 40 each; a whole image of 64 pixels is 4 neighbourhoods of 16.
-    assert promise["counted_epsilon"] == pytest.approx(16 * 40)
-    assert promise["whole_epsilon"] == pytest.approx(64 * 40 / 16)
-    assert promise["unit"] == "change of 16 pixels"
-    pair = record_pair(game)
+    assert guarantee["counted_epsilon"] == pytest.approx(16 * 40)
+    assert guarantee["whole_epsilon"] == pytest.approx(64 * 40 / 16)
+    assert guarantee["unit"] == "change of 16 pixels"
+    pair = record_pair(federation)
     assert pair is not None
     means = [one.features.reshape(4, 2, 4, 2).mean(axis=(1, 3)) for one in (pair.first, pair.second)]
     tight = np.abs(means[0] - means[1]).sum() / shown.scale
-    assert tight * (1 - 1e-6) <= promise["pair"]["epsilon"] <= tight * 1.1
-    assert promise["pair"]["epsilon"] < promise["whole_epsilon"]
+    assert tight * (1 - 1e-6) <= guarantee["pair"]["epsilon"] <= tight * 1.1
+    assert guarantee["pair"]["epsilon"] < guarantee["whole_epsilon"]
 
 
 def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan: MakePlan) -> None:
-    game, core = load_game(images_plan(small_plan, images).public), nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    behind = replace(game, core=core)
+    federation, core = (
+        load_federation(images_plan(small_plan, images).public),
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
+    )
+    behind = replace(federation, core=core)
     told = told_by(behind, 0, OwnDraws(5, (3, 4))).shard.features
-    for row, world in enumerate((3, 4)):
-        records = randomised_records(behind, 0, 5, world)[: len(game.shards[0])]
+    for row, trial in enumerate((3, 4)):
+        records = randomised_records(behind, 0, 5, trial)[: len(federation.shards[0])]
         assert torch.allclose(told[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
-    # What is kept of a game is its own.
-    assert told_by(game, 0, OwnDraws(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
+    # What is kept of a federation is its own.
+    assert told_by(federation, 0, OwnDraws(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
 
 
-def _drawn(plan: AuditPlan, worlds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    columns = record_draws(load_game(plan.public), SeededChallenger(3), WorldBatch(0, 0, worlds)).worlds
+def _drawn(plan: AuditPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    columns = record_draws(load_federation(plan.public), SeededChallenger(3), TrialBatch(0, 0, trials)).trials
     return columns[OF_FIRST], columns[OF_SECOND]
 
 
@@ -150,7 +154,7 @@ def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(
     epsilon: float, adjacency: str, small_plan: MakePlan
 ) -> None:
     plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(epsilon) | {"adjacency": adjacency})
-    pair = record_pair(load_game(plan.public))
+    pair = record_pair(load_federation(plan.public))
     assert pair is not None
     # Four settings, each with an interval that misses once in 10,000 times.
     found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
@@ -162,8 +166,8 @@ def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images
     privacy = {"record-epsilon": 10.0}
     plan = images_plan(small_plan, images, privacy=privacy)
     found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
-    game = load_game(plan.public)
-    pair, shown = record_pair(game), game.public.randomiser
+    federation = load_federation(plan.public)
+    pair, shown = record_pair(federation), federation.public.local_randomizer
     assert pair is not None
     assert isinstance(shown, LaplacePixelation)
     exact = advantage_of(shown.pair_events(pair.first.features, pair.second.features))
@@ -183,62 +187,68 @@ def test_the_interval_of_an_advantage_covers_it() -> None:
     assert measured_advantage(np.zeros(5), np.zeros(5), 0.9).advantage == 0
 
 
-def test_a_report_says_what_each_record_is_promised(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"worlds-per-batch": 24})
+def test_a_report_says_what_each_record_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
     run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    promise = read_json(tmp_path / "run" / "summary.json")["record_promise"]
-    assert (promise["epsilon"], promise["counted"], promise["counted_epsilon"]) == (1.0, 600, 600.0)
-    assert (promise["accountant"], promise["delta"], promise["unit"]) == ("pure epsilon", 0.0, "feature")
-    assert promise["pair"]["is_exact"]
-    assert promise["pair"]["measured"]["worlds"] == 24
+    guarantee = read_json(tmp_path / "run" / "summary.json")["record_guarantee"]
+    assert (guarantee["epsilon"], guarantee["counted"], guarantee["counted_epsilon"]) == (1.0, 600, 600.0)
+    assert (guarantee["accountant"], guarantee["delta"], guarantee["unit"]) == ("pure epsilon", 0.0, "feature")
+    assert guarantee["pair"]["is_exact"]
+    assert guarantee["pair"]["measured"]["trials"] == 24
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "What each record is promised by itself" in page
+    assert "What each record is claimed by itself" in page
     assert "truly with probability 73.1" in page
     assert "without any protection" not in page
     rebuild_report(tmp_path / "run")
-    assert read_json(tmp_path / "run" / "summary.json")["record_promise"] == promise
+    assert read_json(tmp_path / "run" / "summary.json")["record_guarantee"] == guarantee
 
 
 def test_where_nothing_is_randomised_nothing_is_said(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(audit={"worlds": 2, "insider": False}, privacy={"sensitivity": None})
+    plan = small_plan(audit={"trials": 2, "insider": False}, privacy={"sensitivity": None})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    assert found.summary["record_promise"] is None
+    assert found.summary["record_guarantee"] is None
     stored = read_json(tmp_path / "run" / "public" / "configuration.json")["configuration"]["privacy"]
-    assert not {"randomiser", "record-epsilon", "pixelation-pixels", "pixelation-block"} & set(stored)
-    assert "each record is promised by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert not {"local-randomizer", "record-epsilon", "pixelation-pixels", "pixelation-block"} & set(stored)
+    assert "each record is claimed by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_randomiser_leaves_the_insider_out(small_plan: MakePlan) -> None:
+def test_a_randomizer_leaves_the_insider_out(small_plan: MakePlan) -> None:
     plan = carts_plan(small_plan)
     assert plan.config.audit.insider is False
     assert carts_plan(small_plan, audit=MEMBERS | {"targets": 5}).config.audit.insider is False
-    assert PublicGame.from_json(plan.public.to_json()) == plan.public
+    assert Federation.from_json(plan.public.to_json()) == plan.public
     stored = plan.config.as_dict()["privacy"]
-    assert (stored["randomiser"], stored["record-epsilon"]) == ("randomised-response", 1.0)
+    assert (stored["local-randomizer"], stored["record-epsilon"]) == ("randomised-response", 1.0)
     assert "pixelation-pixels" not in stored
 
 
 TUMOURS: dict[str, Any] = {"name": "breast-cancer", "classes": None, "generated-records": None}
-PIXELS: dict[str, Any] = {"randomiser": "pixelation", "pixelation-pixels": 10}
+PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels": 10}
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"data": TUMOURS}, "randomiser is 'randomised-response' and a feature is 0.* accepted are features that are"),
-        ({"privacy": {"randomiser": "randomised-edges"}}, "'randomised-edges' and the records are no graphs"),
+        (
+            {"data": TUMOURS},
+            "local-randomizer is 'randomised-response' and a feature is 0.* accepted are features that are",
+        ),
+        ({"privacy": {"local-randomizer": "randomised-edges"}}, "'randomised-edges' and the records are no graphs"),
         ({"privacy": PIXELS}, r"'pixelation' and records have shape \(600,\): accepted are grey images"),
-        ({"privacy": {"randomiser": "laplace"}}, "privacy.randomiser is 'laplace'"),
+        ({"privacy": {"local-randomizer": "laplace"}}, "privacy.local-randomizer is 'laplace'"),
         ({"privacy": {"record-epsilon": None}}, "randomised-response needs record-epsilon, which is left out"),
         ({"privacy": {"record-epsilon": -1.0}}, "privacy.record-epsilon is -1"),
-        ({"privacy": {"randomiser": None}}, "record-epsilon = 1.0 needs a randomiser"),
-        ({"privacy": {"pixelation-block": 2}}, "pixelation-block = 2 needs randomiser = pixelation"),
+        ({"privacy": {"local-randomizer": None}}, "record-epsilon = 1.0 needs a randomizer"),
+        ({"privacy": {"pixelation-block": 2}}, "pixelation-block = 2 needs local-randomizer = pixelation"),
         ({"privacy": PIXELS | {"pixelation-pixels": None}}, "pixelation needs pixelation-pixels, which is left out"),
-        ({"privacy": PIXELS | {"record-epsilon": 0}}, "record-epsilon = 0 with randomiser = pixelation"),
-        ({"privacy": {"private": True, "epsilon": 1.0}, "audit": {"insider": True}}, "insider is true with randomiser"),
+        ({"privacy": PIXELS | {"record-epsilon": 0}}, "record-epsilon = 0 with local-randomizer = pixelation"),
+        (
+            {"privacy": {"private": True, "epsilon": 1.0}, "audit": {"insider": True}},
+            "insider is true with local-randomizer",
+        ),
         (
             {"privacy": {"private": True, "epsilon": 1.0}, "training": {"strategy": "dp-sgd-clients"}},
-            "'dp-sgd-clients' with randomiser",
+            "'dp-sgd-clients' with local-randomizer",
         ),
     ],
 )
@@ -250,12 +260,12 @@ def test_what_cannot_be_randomised_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_graphs_and_images_take_their_own_randomiser_alone(
+def test_graphs_and_images_take_their_own_randomizer_alone(
     collab: Path, images: Path, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     for said, change in (
-        ("the records are graphs: use 'randomised-edges'", {"randomiser": "randomised-response"}),
-        ("accepted are grey images", {"randomiser": "pixelation", "pixelation-pixels": 3}),
+        ("the records are graphs: use 'randomised-edges'", {"local-randomizer": "randomised-response"}),
+        ("accepted are grey images", {"local-randomizer": "pixelation", "pixelation-pixels": 3}),
     ):
         with pytest.raises(InputError, match=said):
             graphs_plan(small_plan, collab, privacy=change)

@@ -1,4 +1,4 @@
-"""The game of reconstruction through the whole federation: who knows what, what is found, and a broken promise."""
+"""The reconstruction audit through the whole federation: who knows what, what is found, and a broken guarantee."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from audits import small_settings
 from scipy.special import ndtr, softmax
 from secret_noise import HalvedNoise
+from small_audits import small_settings
 
 from fl_audit.audits.membership.insider import increments
 from fl_audit.audits.reconstruction.audit import candidates_of
@@ -18,20 +18,20 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
-from fl_audit.federation.game import load_game
-from fl_audit.federation.membership import WhoIsIn
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.membership import MembershipScheme
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.insider_inquiry import TargetInquiry
+from fl_audit.strategies.insider_queries import TargetQueries
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.of_run import noise_along
-from fl_audit.worlds import WorldBatch
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
 
 
 def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> AuditPlan:
-    audit = {"game": "reconstruction", "candidates": 20, "worlds": 200, "epsilon-star": False}
-    values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"worlds-per-batch": 200}}
+    audit = {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False}
+    values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"trials-per-batch": 200}}
     for section, more in changes.items():
         values[section] = values.get(section, {}) | more
     return resolve(parse_config(small_settings(**values)))
@@ -49,7 +49,7 @@ def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_b
     assert first["low"] <= first["bound"]
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
-    assert (table.groupby("world")["is_in"].sum() == 1).all()
+    assert (table.groupby("trial")["is_in"].sum() == 1).all()
     assert np.isfinite(table["log_odds"]).all()
 
 
@@ -64,7 +64,7 @@ def of_clients(training: dict[str, Any], **privacy: Any) -> dict[str, dict[str, 
     return CLIENTS | {"training": CLIENTS["training"] | training, "privacy": CLIENTS["privacy"] | privacy}
 
 
-LAWS: dict[str, dict[str, dict[str, Any]]] = {
+MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "distributed": {"privacy": {"noise": "distributed"}},
     "weights": {"audit": {"candidates": None, "candidate-weights": [8, 4, 2, 1, 1, 0]}},
     "banded": {"privacy": {"noise": "banded", "bands": 2}},
@@ -92,21 +92,22 @@ QUICK = 2
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if place >= QUICK else []) for place, name in enumerate(LAWS)]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if place >= QUICK else []) for place, name in enumerate(MECHANISMS)],
 )
-def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bound(
+def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_within_the_bound(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of exact beliefs the largest is right as often as it says, on average; 2,000 worlds.
+    """Of exact beliefs the largest is right as often as it says, on average; 2,000 trials.
 
-    4 standard errors in two statistics of 18 laws: a false alarm in 440 seeds. The verdict's level is .001 for each.
-    The noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
+    4 standard errors in two statistics of 18 mechanisms: a false alarm in 440 seeds. The verdict's level is .001 for
+    each. The noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
     """
     monkeypatch.chdir(tmp_path)
     _write_people(Path("people.csv"))
-    changes = {section: dict(values) for section, values in LAWS[name].items()}
-    changes["audit"] = {"worlds": 2000} | changes.get("audit", {})
-    plan = plan_of(**changes, run={"worlds-per-batch": 500})
+    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
+    changes["audit"] = {"trials": 2000} | changes.get("audit", {})
+    plan = plan_of(**changes, run={"trials-per-batch": 500})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
     with np.errstate(divide="ignore"):
@@ -143,7 +144,7 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
 def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_path: Path) -> None:
     """A clipping norm of 1,000 on gradients of length 5: a hundredth of the noise hides them, and so does half of it.
 
-    As many worlds with the promised noise are consistent.
+    As many trials with the claimed noise are consistent.
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
     found = {}
@@ -155,19 +156,19 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
     assert "hides the record" in (tmp_path / "kept" / "report.html").read_text()
 
 
-def test_two_candidates_are_told_apart_as_the_law_of_their_difference_says(tmp_path: Path) -> None:
+def test_two_candidates_are_told_apart_as_the_distribution_of_their_difference_says(tmp_path: Path) -> None:
     """The log-likelihood ratio of two candidates is N(+-m^2/2, m^2) in a single round, so it names Phi(m/2) of them.
 
-    400 worlds, 4 standard errors: a false alarm in 16,000 seeds.
+    400 trials, 4 standard errors: a false alarm in 16,000 seeds.
     """
     plan = plan_of(
-        training={"rounds": 1}, privacy={"reconstruction": 0.8, "candidates": 2}, audit={"candidates": 2, "worlds": 400}
+        training={"rounds": 1}, privacy={"reconstruction": 0.8, "candidates": 2}, audit={"candidates": 2, "trials": 400}
     )
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
-    by_world = table["log_odds"].to_numpy().reshape(400, 2)
+    by_trial = table["log_odds"].to_numpy().reshape(400, 2)
     is_in = table["is_in"].to_numpy().reshape(400, 2)
-    ratio = np.where(is_in[:, 0], 1, -1) * (by_world[:, 0] - by_world[:, 1])
+    ratio = np.where(is_in[:, 0], 1, -1) * (by_trial[:, 0] - by_trial[:, 1])
     apart = np.sqrt(2 * np.mean(ratio))
     assert abs(np.std(ratio) - apart) < 4 * apart * np.sqrt(1.5 / 400)
     share = contents.summary["reconstruction"]["success"][0]["share"]
@@ -177,13 +178,13 @@ def test_two_candidates_are_told_apart_as_the_law_of_their_difference_says(tmp_p
 
 def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     plan = plan_of()
-    batch = WorldBatch(0, 0, 60)
-    challenger = SeededChallenger(1, 20, WhoIsIn.EXACTLY_ONE)
-    assert TargetInquiry(plan.public, {1: ()}, [batch], challenger)._told(batch) == {}
-    is_in = SeededChallenger(1, 20, WhoIsIn.EXACTLY_ONE).membership(range(4000)).is_in
+    batch = TrialBatch(0, 0, 60)
+    challenger = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE)
+    assert TargetQueries(plan.public, {1: ()}, [batch], challenger)._told(batch) == {}
+    is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)
-    assert load_game(plan.public).public.exactly_one
+    assert load_federation(plan.public).public.exactly_one
     assert increments([[0.0]], [[1.0]], None, [1.0], np.array([[False]])).item() == -0.5
 
 
@@ -194,18 +195,18 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
         ({"audit": {"candidate-weights": [1, 2]}}, "candidates = 20 with 2 candidate-weights"),
         ({"audit": {"candidates": None, "candidate-weights": [0, 0]}}, "candidate-weights are all 0"),
         ({"audit": {"attribute": "0"}}, "whose values are the candidates"),
-        ({"audit": {"game": "identifiability"}}, "candidates = 20 needs game = reconstruction"),
-        ({"audit": {"attacks": ["loss"]}}, "needs game = membership"),
-        ({"privacy": {"adjacency": "replace-record"}}, "with game = 'reconstruction'"),
+        ({"audit": {"kind": "identifiability"}}, "candidates = 20 needs kind = reconstruction"),
+        ({"audit": {"attacks": ["loss"]}}, "needs kind = membership"),
+        ({"privacy": {"adjacency": "replace-record"}}, "with kind = 'reconstruction'"),
     ],
 )
-def test_what_makes_no_such_game_is_refused(changes: dict[str, dict[str, Any]], message: str) -> None:
+def test_what_makes_no_such_federation_is_refused(changes: dict[str, dict[str, Any]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan_of(**changes)
 
 
 @pytest.mark.drawn
-def test_the_report_of_the_game_says_what_was_named(tmp_path: Path) -> None:
+def test_the_report_of_the_federation_says_what_was_named(tmp_path: Path) -> None:
     run_audit(plan_of(), tmp_path / "run", Engine.LOCAL)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "equally likely candidates" in page

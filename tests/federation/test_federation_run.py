@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
+from small_audits import MakePlan
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.cluster import access
@@ -25,52 +25,52 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import ReplayMatch, replay
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.verdict.residuals import Residuals
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
     top = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"summary.json", "worlds.parquet", "rounds.parquet", "releases.parquet", "report.html", "figures"} <= top
+    assert {"summary.json", "trials.parquet", "rounds.parquet", "releases.parquet", "report.html", "figures"} <= top
     assert {"public", "challenger"} <= top
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
-    worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
-    columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
+    trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
+    columns = ["trial", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
     membership = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert list(worlds) == [*columns, *membership, "test_auroc", "epsilon_star_counted", "epsilon_star_fit"]
-    assert worlds["world"].tolist() == list(range(6))
-    truth = np.where(worlds["bit"] == 1, 1, -1)
-    np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
-    assert (worlds["won"] == ((worlds["log_odds"] > 0) == (worlds["bit"] == 1))).all()
+    assert list(trials) == [*columns, *membership, "test_auroc", "epsilon_star_counted", "epsilon_star_fit"]
+    assert trials["trial"].tolist() == list(range(6))
+    truth = np.where(trials["bit"] == 1, 1, -1)
+    np.testing.assert_allclose(trials["belief"], expit(truth * trials["log_odds"]))
+    assert (trials["won"] == ((trials["log_odds"] > 0) == (trials["bit"] == 1))).all()
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
     assert list(rounds) == [
-        *("world", "round", "sigma", "local_sensitivity", "log_odds"),
+        *("trial", "round", "sigma", "local_sensitivity", "log_odds"),
         *("increment", "measured_sigma"),
     ]
     residuals = Residuals.of_table(pd.read_parquet(tmp_path / "run" / "residuals.parquet"))
     np.testing.assert_allclose(residuals.sigma.reshape(-1), rounds["measured_sigma"])
-    assert rounds.groupby("world")["log_odds"].last().tolist() == worlds["log_odds"].tolist()
+    assert rounds.groupby("trial")["log_odds"].last().tolist() == trials["log_odds"].tolist()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["schema"] == 1
-    assert summary["insider"]["wins"] == worlds["won"].sum()
+    assert summary["insider"]["wins"] == trials["won"].sum()
 
 
 def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan()
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
-    game = load_game(plan.public)
-    scores = game.model.logits(torch.cat(stored), game.test.features).double().softmax(dim=2)[..., 1]
-    expected = [roc_auc_score(game.test.labels.numpy(), row) for row in scores.numpy()]
-    np.testing.assert_allclose(found.worlds["test_auroc"], expected, atol=1e-9)
+    federation = load_federation(plan.public)
+    scores = federation.model.logits(torch.cat(stored), federation.test.features).double().softmax(dim=2)[..., 1]
+    expected = [roc_auc_score(federation.test.labels.numpy(), row) for row in scores.numpy()]
+    np.testing.assert_allclose(found.trials["test_auroc"], expected, atol=1e-9)
     assert found.summary["utility"]["test_auroc"] == pytest.approx(np.mean(expected))
 
 
 def test_of_many_classes_there_is_no_area(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(data={"name": "digits"}, audit={"worlds": 2})
+    plan = small_plan(data={"name": "digits"}, audit={"trials": 2})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert found.worlds["test_auroc"].isna().all()
+    assert found.trials["test_auroc"].isna().all()
     assert found.summary["utility"]["test_auroc"] is None
 
 
@@ -81,7 +81,7 @@ def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_pla
     assert sorted(set(some.releases["round"])) == [0, 3, 4]
     shared = every.releases[every.releases["round"].isin([0, 3, 4])].reset_index(drop=True)
     pd.testing.assert_frame_equal(some.releases, shared)
-    pd.testing.assert_frame_equal(some.worlds, every.worlds)
+    pd.testing.assert_frame_equal(some.trials, every.trials)
 
 
 def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Pa
     assert "seed" not in stored["configuration"]["run"]
     assert "271828" not in (public / "configuration.json").read_text()
     for path in public.glob("*.safetensors"):
-        assert set(load_file(path)) <= {"worlds", "batch_worlds", "initial", "releases", "models"}
+        assert set(load_file(path)) <= {"trials", "batch_trials", "initial", "releases", "models"}
 
 
 def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
     if not in_another_process:
         found = replay(directory)
         last = found.log_odds[:, -1]
-        return {"worlds": found.worlds.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
+        return {"trials": found.trials.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
     command = [sys.executable, "-m", "fl_audit.experiments.cli.main", "replay", str(directory), "--json"]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
@@ -120,9 +120,9 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
     shutil.rmtree(tmp_path / "run")
     again = replayed(tmp_path / "elsewhere", in_another_process)
-    assert again["worlds"] == [0, 1, 2, 3]
-    np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)
-    rounds = contents.rounds[contents.rounds["world"] < 4]
+    assert again["trials"] == [0, 1, 2, 3]
+    np.testing.assert_allclose(again["log_odds"], contents.trials["log_odds"][:4], rtol=0, atol=1e-6)
+    rounds = contents.rounds[contents.rounds["trial"] < 4]
     ratio = (rounds["measured_sigma"] / rounds["sigma"]).to_numpy().reshape(4, 6)
     np.testing.assert_allclose(again["noise_ratio"], np.sqrt((ratio**2).mean(axis=1)), rtol=0, atol=1e-6)
 
@@ -149,12 +149,12 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
     found = replay(small_run).agreement(small_run)
     assert found is not None
     assert not found.agrees
-    assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "worlds.parquet")["log_odds"][0]) > 1e-3
+    assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "trials.parquet")["log_odds"][0]) > 1e-3
 
 
 def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
     runs = [
-        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL, with_report=False).worlds["log_odds"]
+        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL, with_report=False).trials["log_odds"]
         for view in ("update", "model")
     ]
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-3)
@@ -181,7 +181,7 @@ def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, t
 
 def test_resume_refuses_another_configuration(small_plan: MakePlan, small_run: Path) -> None:
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"worlds": 5}), small_run, Engine.LOCAL, resume=True, with_report=False)
+        run_audit(small_plan(audit={"trials": 5}), small_run, Engine.LOCAL, resume=True, with_report=False)
     with pytest.raises(InputError, match="another configuration"):
         run_audit(small_plan(run={"seed": 1}), small_run, Engine.LOCAL, resume=True, with_report=False)
 
@@ -199,10 +199,10 @@ def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: P
     plan = small_plan(
         training={"sampling-rate": 0.2},
         privacy={"accountant": "pld", "sensitivity": "global"},
-        audit={"participation": "seen", "worlds": 40},
+        audit={"participation": "seen", "trials": 40},
     )
-    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).worlds
-    nothing = worlds[worlds["log_odds"] == 0]
+    trials = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).trials
+    nothing = trials[trials["log_odds"] == 0]
     assert set(nothing["bit"]) == {0, 1}
     assert (nothing["won"] == (nothing["bit"] == 0)).all()
 
@@ -210,13 +210,13 @@ def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: P
 def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    worlds = contents.worlds
-    truth = np.where(worlds["bit"] == 1, 1, -1)
-    np.testing.assert_allclose(worlds["belief"], expit(truth * (worlds["log_odds"] + np.log(0.25))))
-    assert (worlds["won"] == ((worlds["log_odds"] > np.log(4)) == (worlds["bit"] == 1))).all()
+    trials = contents.trials
+    truth = np.where(trials["bit"] == 1, 1, -1)
+    np.testing.assert_allclose(trials["belief"], expit(truth * (trials["log_odds"] + np.log(0.25))))
+    assert (trials["won"] == ((trials["log_odds"] > np.log(4)) == (trials["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
     assert not list((tmp_path / "run" / "public").glob("models-*"))
-    assert worlds["epsilon_star"].notna().all()
+    assert trials["epsilon_star"].notna().all()
 
 
 def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, small_run: Path) -> None:
@@ -229,11 +229,11 @@ def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, sm
 
 
 @pytest.mark.long
-def test_worlds_added_after_a_report_are_a_further_look_and_the_report_says_so(
+def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
     """Neither is a report that is written again, nor going on with a run that was never judged."""
-    directory, more = tmp_path / "run", small_plan(audit={"worlds": 9})
+    directory, more = tmp_path / "run", small_plan(audit={"trials": 9})
     first = run_audit(small_plan(), directory, Engine.LOCAL)
     again = rebuild_report(directory)
     assert again.summary == first.summary
@@ -241,10 +241,10 @@ def test_worlds_added_after_a_report_are_a_further_look_and_the_report_says_so(
     assert "at one look" not in (directory / "report.html").read_text()
     second = run_audit(more, directory, Engine.LOCAL, resume=True)
     assert second.summary["looks"] == rebuild_report(directory).summary["looks"] == [6, 9]
-    assert "This run was judged before, after 6 worlds." in second.summary["scope"]
+    assert "This run was judged before, after 6 trials." in second.summary["scope"]
     page = (directory / "report.html").read_text()
     said = (
-        "This run was judged before, after 6 worlds.",
+        "This run was judged before, after 6 trials.",
         "in at most 2 in 1,000 audits",
         "1 in 1,000 audits at one look",
     )
@@ -311,7 +311,7 @@ def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_pla
     held, plan = RunDirectory(small_run), small_plan()
     configuration = small_run / "public" / "configuration.json"
     before = configuration.read_bytes()
-    more = small_plan(audit={"worlds": 2 * plan.config.audit.worlds})
+    more = small_plan(audit={"trials": 2 * plan.config.audit.trials})
     with held.locked(), pytest.raises(InputError, match="in use by another process"):
         run_audit(more, small_run, Engine.LOCAL, resume=True, with_report=False)
     assert configuration.read_bytes() == before
@@ -321,7 +321,7 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both find the place empty; the second is refused, while the first goes on and after it, and changes nothing."""
-    monkeypatch.setattr("fl_audit.experiments.runs.run_directory.require_place", lambda path, resume: None)
+    monkeypatch.setattr("fl_audit.experiments.runs.run_directory.require_new_run_path", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):

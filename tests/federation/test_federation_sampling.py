@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 from learning.gradient_truth import clip_and_sum, example_gradients
 from safetensors.torch import load_file
 from scipy.stats import binomtest, norm
+from small_audits import MakePlan
 from torch import Tensor, nn
 
 from fl_audit.clients.app import build_app
@@ -23,12 +23,12 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import Parties, rebuild_report, run_audit
-from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
 from fl_audit.strategies.challenger import SeededChallenger
 
-ALONE: dict[str, Any] = {"worlds": 6, "insider": False}
+ALONE: dict[str, Any] = {"trials": 6, "insider": False}
 SAMPLED: dict[str, Any] = {
     "training": {"epochs": 2, "rounds": None, "expected-batch": 15, "learning-rate": 0.5, "optimizer": "momentum"},
     "privacy": {
@@ -42,7 +42,7 @@ SAMPLED: dict[str, Any] = {
     },
     "audit": ALONE,
 }
-WITHOUT_PROMISE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
+WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
 
 
 def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
@@ -65,7 +65,7 @@ def test_records_take_part_at_the_rate_and_independently() -> None:
     other = SeededChallenger(3).participation(range(50), 1, 2, 80, 0.3) - 0.3
     pairs = {
         "rounds": centred[:-1] * centred[1:],
-        "worlds": centred[:, :-1] * centred[:, 1:],
+        "trials": centred[:, :-1] * centred[:, 1:],
         "records": centred[:, :, :-1] * centred[:, :, 1:],
         "clients": centred[0] * other,
     }
@@ -77,7 +77,7 @@ def test_records_take_part_at_the_rate_and_independently() -> None:
 
 def test_who_takes_part_depends_on_no_batch() -> None:
     together = SeededChallenger(3).participation(range(20), 5, 0, 33, 0.5)
-    apart = [SeededChallenger(3).participation(worlds, 5, 0, 33, 0.5) for worlds in ((7,), (0, 7, 19))]
+    apart = [SeededChallenger(3).participation(trials, 5, 0, 33, 0.5) for trials in ((7,), (0, 7, 19))]
     assert np.array_equal(apart[0][0], together[7])
     assert np.array_equal(apart[1], together[[0, 7, 19]])
     assert not np.array_equal(together, SeededChallenger(4).participation(range(20), 5, 0, 33, 0.5))
@@ -92,27 +92,27 @@ def test_packed_participation_is_read_as_it_was(records: int) -> None:
 # One round by hand.
 
 
-def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
+def _released_by_hand(plan: AuditPlan, federation: LoadedFederation, trials: range) -> Tensor:
     """Return the models after one round, from float64 gradients one by one."""
-    seed, law, challenger = plan.config.run.seed, plan.public.law, SeededChallenger(plan.config.run.seed)
-    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
-    initial = initial_models(spec, seed, worlds)
+    seed, mechanism, challenger = plan.config.run.seed, plan.public.mechanism, SeededChallenger(plan.config.run.seed)
+    spec = ModelSpec(plan.public.model, federation.model.feature_shape, federation.classes)
+    initial = initial_models(spec, seed, trials)
     module: nn.Module = build_model(spec)
-    norm = law.clipping_norm
-    bits, total = challenger.membership(worlds).bits, torch.zeros(initial.shape, dtype=torch.float64)
-    for client, shard in enumerate(game.shards):
-        drawn = challenger.participation(worlds, 1, client, len(shard), law.sampling_rate)
-        for row in range(len(worlds)):
+    norm = mechanism.clipping_norm
+    bits, total = challenger.membership(trials).bits, torch.zeros(initial.shape, dtype=torch.float64)
+    for client, shard in enumerate(federation.shards):
+        drawn = challenger.participation(trials, 1, client, len(shard), mechanism.sampling_rate)
+        for row in range(len(trials)):
             for place in np.flatnonzero(drawn[row]):
-                example = game.training.take(shard[place : place + 1])
+                example = federation.training.take(shard[place : place + 1])
                 if shard[place] == plan.public.pair.index and not bits[row]:
-                    if game.replacement is None:
+                    if federation.replacement is None:
                         continue
-                    example = game.replacement
+                    example = federation.replacement
                 gradients = example_gradients(module, initial[row : row + 1], example.features, example.labels)
                 total[row] += clip_and_sum(gradients, norm)[0]
-    noise = law.noise_multiplier * law.global_sensitivity if law.adds_noise else 0.0
-    total += noise * challenger.standard_normals(worlds, 1, initial.shape[1]).double()
+    noise = mechanism.noise_multiplier * mechanism.global_sensitivity if mechanism.adds_noise else 0.0
+    total += noise * challenger.standard_normals(trials, 1, initial.shape[1]).double()
     expected = float(plan.config.training.sampling_rate or 1) * plan.config.data.records
     return initial.double() - plan.config.training.learning_rate * total / expected
 
@@ -124,24 +124,26 @@ def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
     [
         {},
         {"adjacency": "replace-record", "accountant": "pld", "belief": 0.9, "epsilon": None},
-        WITHOUT_PROMISE | {"accountant": None},
+        WITHOUT_GUARANTEE | {"accountant": None},
     ],
-    ids=["add-remove", "replace", "without-promise"],
+    ids=["add-remove", "replace", "without-guarantee"],
 )
 def test_a_round_releases_what_its_sample_makes(
     privacy: dict[str, Any], rate: float, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     training = {"rounds": 1, "epochs": None, "sampling-rate": rate, "expected-batch": None, "optimizer": "sgd"}
-    plan = _plan(small_plan, training=training, privacy=privacy, data={"records": 40}, audit={"worlds": 8})
+    plan = _plan(small_plan, training=training, privacy=privacy, data={"records": 40}, audit={"trials": 8})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     files = sorted((tmp_path / "run" / "public").glob("models-*"))
     found = torch.cat([load_file(path)["models"] for path in files])
-    game = load_game(plan.public)
-    expected = _released_by_hand(plan, game, range(8))
+    federation = load_federation(plan.public)
+    expected = _released_by_hand(plan, federation, range(8))
     assert float((found.double() - expected).abs().max()) < 1e-5
-    drawn = SeededChallenger(0).participation(range(8), 1, game.victim, len(game.shards[game.victim]), rate)
-    decisive = drawn[:, game.differs(game.victim)]
-    assert decisive.any()  # the differing record took part in some world
+    drawn = SeededChallenger(0).participation(
+        range(8), 1, federation.victim, len(federation.shards[federation.victim]), rate
+    )
+    decisive = drawn[:, federation.differs(federation.victim)]
+    assert decisive.any()  # the differing record took part in some trial
     assert not decisive.all()
 
 
@@ -154,11 +156,11 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
         return call_next(message, context)
 
     run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])), with_report=False)
-    rate, shards = plan.public.law.sampling_rate, load_game(plan.public).shards
+    rate, shards = plan.public.mechanism.sampling_rate, load_federation(plan.public).shards
     for client, shard in enumerate(shards):
         draws = [
-            pack_participation(SeededChallenger(0).participation(worlds, server_round, client, len(shard), rate))
-            for worlds in (range(3), range(3, 6))
+            pack_participation(SeededChallenger(0).participation(trials, server_round, client, len(shard), rate))
+            for trials in (range(3), range(3, 6))
             for server_round in range(1, plan.public.rounds + 1)
         ]
         assert told[client] == set(draws)
@@ -170,19 +172,23 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
 @pytest.mark.long
 def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan)
-    assert (plan.public.rounds, plan.public.law.sampling_rate, plan.public.law.denominator) == (8, 0.25, 15.0)
+    assert (plan.public.rounds, plan.public.mechanism.sampling_rate, plan.public.mechanism.denominator) == (
+        8,
+        0.25,
+        15.0,
+    )
     before = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     shutil.rmtree(tmp_path / "run" / "challenger" / "batches" / "batch-00001")
     (tmp_path / "run" / "summary.json").unlink()
     after = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
-    for name in ("worlds", "rounds", "releases"):
+    for name in ("trials", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(before, name), getattr(after, name))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["verdict"], summary["insider"], summary["empirical_epsilon"]) == ("not audited", None, None)
     assert summary["guarantee"]["epsilon"] == pytest.approx(4.0)
     assert summary["guarantee"]["sampling_rate"] == 0.25
     assert summary["epsilon_star"]["delta"] == 0.01
-    assert after.worlds[["log_odds", "belief", "won"]].isna().all(axis=None)
+    assert after.trials[["log_odds", "belief", "won"]].isna().all(axis=None)
     assert after.rounds["sigma"].nunique() == 1
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Not audited" in page
@@ -190,7 +196,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
     assert "Gaussian noise on the sum, neighbours by add-remove-record, records sampled at rate 0.25" in page
     assert not list((tmp_path / "run" / "public").glob("releases-*"))
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
-    assert figures == {"other-promises", "accuracy", "epsilon-star"}
+    assert figures == {"other-guarantees", "accuracy", "epsilon-star"}
     with pytest.raises(InputError, match="without the insider"):
         replay(tmp_path / "run")
 
@@ -206,26 +212,26 @@ def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_pat
         )
         for asked in (True, False)
     ]
-    columns = ["world", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
-    pd.testing.assert_frame_equal(runs[0].worlds[columns], runs[1].worlds[columns])
+    columns = ["trial", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
+    pd.testing.assert_frame_equal(runs[0].trials[columns], runs[1].trials[columns])
     assert [run.summary["verdict"] for run in runs] == ["inconclusive", "not audited"]
 
 
 @pytest.mark.long
-def test_without_a_promise_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_without_a_guarantee_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
     private = _plan(small_plan, privacy={"epsilon": None, "noise-multiplier": 50.0})
-    baseline = _plan(small_plan, privacy=WITHOUT_PROMISE | {"accountant": None})
+    baseline = _plan(small_plan, privacy=WITHOUT_GUARANTEE | {"accountant": None})
     noisy, free = (run_audit(plan, tmp_path / name, Engine.LOCAL) for plan, name in ((private, "a"), (baseline, "b")))
     assert free.summary["utility"]["test_accuracy"] > noisy.summary["utility"]["test_accuracy"] + 0.1
-    promised = {key: value for key, value in free.summary["guarantee"].items() if value is not None}
-    assert promised == {"rounds": 8, "sampling_rate": 0.25}
-    assert free.summary["verdict"] == "no promise"
+    claimed = {key: value for key, value in free.summary["guarantee"].items() if value is not None}
+    assert claimed == {"rounds": 8, "sampling_rate": 0.25}
+    assert free.summary["verdict"] == "no guarantee"
     membership = free.summary["membership"]
     assert membership["bound"] is membership["yeom_bound"] is membership["record"]["bound"] is None
     assert (free.rounds["sigma"] == 0).all()
     rebuild_report(tmp_path / "b")
     page = (tmp_path / "b" / "report.html").read_text()
-    assert "nothing was promised" in page
+    assert "nothing was claimed" in page
     assert "no clipping, no noise" in page
-    assert "What was promised" not in page
+    assert "What was claimed" not in page
     assert (tmp_path / "b" / "public" / "configuration.json").read_text().count("clipping-norm") == 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_audit.experiments.studies.sites import _what_it_holds, _who_took_part, has_many_of, plan_of
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 
 SITES, EACH = 6, 20
 
@@ -35,7 +35,7 @@ def test_sites_that_have_nothing_in_common_are_told_apart_without_noise(tmp_path
     assert all(one.rates.auc.value > 0.99 for one in found.values())
 
 
-def test_noise_keeps_all_answers_within_the_promise(tmp_path: Path) -> None:
+def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
     """Six intervals begin below their bounds, each but for one seed in 2,000; answers are better than by chance."""
     data = sites_in(tmp_path, are_alike=False)
     attacked = _who_took_part(data, 4.0, 64)
@@ -45,7 +45,7 @@ def test_noise_keeps_all_answers_within_the_promise(tmp_path: Path) -> None:
         assert largest is not None
         assert one.rates.auc.low <= largest < 0.9
     assert attacked.achieved["insider"].rates.auc.low > 0.5
-    kept = has_many_of(load_game(plan_of(data, 4.0, {"game": "reconstruction"}).public))
+    kept = has_many_of(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).public))
     assert np.array_equal(kept, np.arange(SITES)[:, None] % 2 == [0, 1])
     who, classes = _what_it_holds(data, 4.0, 400)
     assert who.chance == pytest.approx(1 / SITES)

@@ -1,4 +1,4 @@
-"""The game of membership in real runs: who is in, what is trained on, what attacks find, when training ends."""
+"""The membership audit in real runs: who is in, what is trained on, what attacks find, when training ends."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import MakePlan
 from elsewhere import AppElsewhere
 from scipy.stats import kstest
 from secret_noise import HalvedNoise
+from small_audits import MakePlan
 from test_federation_engines import assert_same
 
 from fl_audit.audits.membership.audit import target_scores
@@ -18,14 +18,14 @@ from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.rates import membership_rates
 from fl_audit.clients.data_owner import Task, contribute_members
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.questions import attribute_of
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.federation.contributing import Moment
-from fl_audit.federation.game import load_game
+from fl_audit.federation.contributions import RoundContext
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
@@ -33,18 +33,18 @@ from fl_audit.server.evaluator import EarlyStopping, ReleaseEvaluator
 from fl_audit.server.results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.of_run import noise_along
-from fl_audit.worlds import WorldBatch
 
 _CONFIDENCE = 0.999
 
-_GAME: dict[str, Any] = {"game": "membership", "worlds": 24, "insider": False, "targets": 20}
-_PROMISE: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
+AUDIT: dict[str, Any] = {"kind": "membership", "trials": 24, "insider": False, "targets": 20}
+_GUARANTEE: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
 _NOTHING: dict[str, Any] = {"belief": None, "private": False, "clipping-norm": None, "sensitivity": None}
 _BY_HEART: dict[str, Any] = {
     "data": {"name": "digits", "records": 40, "clients": 2, "population-records": 300},
     "training": {"rounds": 30, "learning-rate": 4.0},
-    "run": {"worlds-per-batch": 24},
+    "run": {"trials-per-batch": 24},
 }
 
 
@@ -60,41 +60,41 @@ def _scores(contents: RunContents, attack: str) -> np.ndarray:
 
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}])
 def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int], small_plan: MakePlan) -> None:
-    game = load_game(small_plan(privacy=_PROMISE, training=sampling, audit=_GAME).public)
-    challenger, worlds = SeededChallenger(5, game.public.targets), range(7)
-    membership = challenger.membership(worlds)
-    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, worlds)
+    federation = load_federation(small_plan(privacy=_GUARANTEE, training=sampling, audit=AUDIT).public)
+    challenger, trials = SeededChallenger(5, federation.public.targets), range(7)
+    membership = challenger.membership(trials)
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
     total, expected = torch.zeros_like(models), torch.zeros_like(models)
     is_in = np.ones((7, 60), dtype=np.bool_)
-    is_in[:, game.targets] = membership.is_in
-    for client, shard in enumerate(game.shards):
-        sample = challenger.participation(worlds, 1, client, len(shard), 0.25) if sampling else None
+    is_in[:, federation.targets] = membership.is_in
+    for client, shard in enumerate(federation.shards):
+        sample = challenger.participation(trials, 1, client, len(shard), 0.25) if sampling else None
         if sample is not None:
             is_in[:, shard] &= sample
-        own = membership.of_targets(game.targets_of(client))
-        total += contribute_members(game, client, Task(models, Moment(1), sample), own).total
-    for world in worlds:
-        held = game.training.take(np.flatnonzero(is_in[world]))
-        expected[world] = game.model.clipped_sum(models[[world]], held.features, held.labels, 1.0)[0]
+        own = membership.of_targets(federation.targets_of(client))
+        total += contribute_members(federation, client, Task(models, RoundContext(1), sample), own).total
+    for trial in trials:
+        held = federation.training.take(np.flatnonzero(is_in[trial]))
+        expected[trial] = federation.model.clipped_sum(models[[trial]], held.features, held.labels, 1.0)[0]
     assert torch.allclose(total, expected, rtol=1e-4, atol=1e-5)
-    assert sorted(target for client in range(3) for target in game.targets_of(client)) == list(range(20))
+    assert sorted(target for client in range(3) for target in federation.targets_of(client)) == list(range(20))
 
 
 def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
-    training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, _GAME | {"targets": 2}
-    game = load_game(small_plan(privacy=_PROMISE, training=training, audit=audit).public)
-    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, range(2))
+    training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, AUDIT | {"targets": 2}
+    federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).public)
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = Membership(np.array([[True], [False]]))
     for client in range(3):
-        own = membership if client in game.targets else Membership(np.empty((2, 0), dtype=np.bool_))
-        added = contribute_members(game, client, Task(models, Moment(1)), own).total.norm(dim=1) > 0
-        assert added.tolist() == [True, client not in game.targets]
+        own = membership if client in federation.targets else Membership(np.empty((2, 0), dtype=np.bool_))
+        added = contribute_members(federation, client, Task(models, RoundContext(1)), own).total.norm(dim=1) > 0
+        assert added.tolist() == [True, client not in federation.targets]
 
 
 def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePlan, tmp_path: Path) -> None:
     settings = {name: _BY_HEART[name] for name in _BY_HEART}
     found = run_audit(
-        small_plan(**settings, privacy=_NOTHING, audit=_GAME | {"epsilon-star": False}),
+        small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False}),
         tmp_path / "run",
         Engine.LOCAL,
         with_report=False,
@@ -112,8 +112,8 @@ def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePl
 @pytest.mark.long
 def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_path: Path) -> None:
     """Each interval fails to lie above 1/2 once in 40 runs where nothing is found."""
-    data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"worlds-per-batch": 48}}
-    audit = _GAME | {"worlds": 48, "epsilon-star": False}
+    data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"trials-per-batch": 48}}
+    audit = AUDIT | {"trials": 48, "epsilon-star": False}
     passive = small_plan(
         **data,
         training={"rounds": 30, "learning-rate": 4.0},
@@ -135,14 +135,14 @@ def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_pa
         found = runs[name]
         rates = membership_rates(_scores(found, attack), Membership(_is_in(found)), np.random.default_rng(0))
         assert rates.auc.low > 0.5, (attack, rates.auc)
-    # The ascent moves the models: the same worlds answer otherwise.
+    # The ascent moves the models: the same trials answer otherwise.
     assert not np.allclose(_scores(runs["active"], "loss"), _scores(runs["honest"], "loss"))
 
 
 def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(small_plan: MakePlan, tmp_path: Path) -> None:
-    audit = {"game": "membership", "worlds": 400, "targets": 4, "attacks": ["active"], "epsilon-star": False}
-    privacy = _PROMISE | {"epsilon": None, "noise-multiplier": 1.0}
-    plan = small_plan(audit=audit, privacy=privacy, training={"rounds": 2}, run={"worlds-per-batch": 400})
+    audit = {"kind": "membership", "trials": 400, "targets": 4, "attacks": ["active"], "epsilon-star": False}
+    privacy = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0}
+    plan = small_plan(audit=audit, privacy=privacy, training={"rounds": 2}, run={"trials-per-batch": 400})
     table = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).run.tables.targets
     assert table is not None
     log_odds, is_in = by_target(table, "log_odds"), by_target(table, "is_in").astype(bool)
@@ -168,16 +168,16 @@ def test_attributes_of_members_are_found_and_targets_asked_about_again(small_pla
         data=data | {"population-records": 300},
         training={"rounds": 60, "learning-rate": 4.0},
         privacy=_NOTHING,
-        audit=_GAME | asked | {"targets": 40, "worlds": 60},
-        run={"worlds-per-batch": 12},
+        audit=AUDIT | asked | {"targets": 40, "trials": 60},
+        run={"trials-per-batch": 12},
     )
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = found.run.tables.targets
     assert table is not None
-    kept, game = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_game(plan.public)
-    first, attribute = kept[0], attribute_of(plan.config, game)
+    kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.public)
+    first, attribute = kept[0], attribute_of(plan.config, federation)
     assert attribute is not None
-    truth = attribute.codes(game.differing.features.numpy())
+    truth = attribute.codes(federation.differing.features.numpy())
     own = np.take_along_axis(first["values"].numpy(), truth[np.newaxis, :, np.newaxis], axis=2)[..., 0]
     # With the true value in its place a record is itself, and so it is in the first query.
     assert np.allclose(own, -by_target(table, "log_probability")[:12], rtol=1e-4, atol=1e-5)
@@ -187,13 +187,13 @@ def test_attributes_of_members_are_found_and_targets_asked_about_again(small_pla
     assert np.allclose(_scores(found, "lira"), expected)
     told = found.summary["attribute"]
     assert (told["attribute"], told["values"]) == ("smokes", 2)
-    for name in ("loss", "law"):
+    for name in ("loss", "distribution"):
         assert told["by_name"][name]["advantage"]["low"] > 0, told
 
 
 def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> None:
     found = run_audit(
-        small_plan(**_BY_HEART, privacy=_PROMISE | {"epsilon": 0.1}, audit=_GAME | {"epsilon-star": False}),
+        small_plan(**_BY_HEART, privacy=_GUARANTEE | {"epsilon": 0.1}, audit=AUDIT | {"epsilon-star": False}),
         tmp_path / "run",
         Engine.LOCAL,
         with_report=False,
@@ -205,12 +205,12 @@ def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-def test_worlds_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_trials_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, tmp_path: Path) -> None:
     training = {} if unit == "record" else {"strategy": "dp-fedavg", "local-epochs": 1}
-    audit = _GAME | {"targets": 20 if unit == "record" else 3, "epsilon-star": unit == "record"}
+    audit = AUDIT | {"targets": 20 if unit == "record" else 3, "epsilon-star": unit == "record"}
     tables = [
         run_audit(
-            small_plan(privacy=_PROMISE, training=training, audit=audit, run={"worlds-per-batch": size}),
+            small_plan(privacy=_GUARANTEE, training=training, audit=audit, run={"trials-per-batch": size}),
             tmp_path / str(size),
             Engine.LOCAL,
             with_report=False,
@@ -245,11 +245,11 @@ def test_insiders_of_all_targets_weigh_exactly(
     training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
     """Normal innovations in one round, and a likelihood ratio in more; each check fails once in 10,000 by chance."""
-    audit = {"game": "membership", "worlds": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
+    audit = {"kind": "membership", "trials": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
     common: dict[str, Any] = {
         "data": {"clients": 5},
-        "privacy": _PROMISE | {"epsilon": None, "noise-multiplier": 1.0} | privacy,
-        "run": {"worlds-per-batch": 400, "keep-releases": 0},
+        "privacy": _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy,
+        "run": {"trials-per-batch": 400, "keep-releases": 0},
     }
     sampled = training.keys() & {"expected-batch", "client-sampling-rate"}
     for rounds in (1, 3):
@@ -259,7 +259,8 @@ def test_insiders_of_all_targets_weigh_exactly(
         table = found.run.tables.targets
         assert table is not None
         log_odds, is_in, mu = by_target(table, "log_odds"), _is_in(found), by_target(table, "mu")
-        # The mean of e^-L over "in" is 1 whatever the law of the rounds; targets of one world share their noise.
+        # The mean of e^-L over "in" is 1 whatever the distribution of the rounds; targets of one trial share their
+        # noise.
         ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
         assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
         if rounds == 1 and not sampled:
@@ -292,9 +293,9 @@ def test_insiders_of_all_targets_weigh_exactly(
 def test_less_noise_is_found_however_little_the_targets_stand_out(
     training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Half of the noise in 60 worlds of two rounds: the scores alone certify nothing, the noise is found."""
-    audit = {"game": "membership", "worlds": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
-    noise = _PROMISE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
+    """Half of the noise in 60 trials of two rounds: the scores alone certify nothing, the noise is found."""
+    audit = {"kind": "membership", "trials": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
+    noise = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
     verdicts, ratios = {}, []
     for strategy in (DPStrategy, HalvedNoise):
@@ -307,17 +308,17 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     assert ratios == pytest.approx([1, 0.5], rel=0.25)
 
 
-@pytest.mark.parametrize(("worlds", "seed", "why"), [(2, 5, "fell alike"), (2, 3, "fell alike"), (1, 9, "one world")])
+@pytest.mark.parametrize(("trials", "seed", "why"), [(2, 5, "fell alike"), (2, 3, "fell alike"), (1, 9, "one trial")])
 def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
-    worlds: int, seed: int, why: str, small_plan: MakePlan, tmp_path: Path
+    trials: int, seed: int, why: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """All targets are in; all are in one world and none in the other; one world has both."""
-    is_in = SeededChallenger(seed, 2).membership(range(worlds)).is_in
+    """All targets are in; all are in one trial and none in the other; one trial has both."""
+    is_in = SeededChallenger(seed, 2).membership(range(trials)).is_in
     assert {tuple(row) for row in is_in.tolist()} == {5: {(True, True)}, 3: {(True,) * 2, (False,) * 2}}.get(
         seed, {tuple(is_in[0].tolist())}
     )
-    audit = {"game": "membership", "worlds": worlds, "targets": 2, "attacks": ["loss"], "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, audit=audit, training={"rounds": 2}, run={"seed": seed})
+    audit = {"kind": "membership", "trials": trials, "targets": 2, "attacks": ["loss"], "epsilon-star": False}
+    plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 2}, run={"seed": seed})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert (found.summary["verdict"], found.summary["attacks"]) == ("inconclusive", None)
     assert "No attack was measured, for" in found.summary["scope"]
@@ -325,44 +326,48 @@ def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
 
 
 def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
-    # With this step the loss on the population rises from some round on, in every world.
+    # With this step the loss on the population rises from some round on, in every trial.
     settings = _BY_HEART | {"training": {"rounds": 300, "learning-rate": 1.0, "early-stopping": 3}}
-    plan = small_plan(**settings, privacy=_NOTHING, audit=_GAME | {"epsilon-star": False, "attacks": ["loss"]})
+    plan = small_plan(**settings, privacy=_NOTHING, audit=AUDIT | {"epsilon-star": False, "attacks": ["loss"]})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    chosen = found.worlds["chosen_release"].to_numpy()
+    chosen = found.trials["chosen_release"].to_numpy()
     assert ((chosen > 0) & (chosen < 290)).all()
-    accuracy = found.releases.pivot(index="world", columns="round", values="test_accuracy").to_numpy()
+    accuracy = found.releases.pivot(index="trial", columns="round", values="test_accuracy").to_numpy()
     rows = np.arange(len(chosen))
-    assert np.array_equal(accuracy[rows, chosen.astype(int)], found.worlds["test_accuracy"].to_numpy())
+    assert np.array_equal(accuracy[rows, chosen.astype(int)], found.trials["test_accuracy"].to_numpy())
 
 
 def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() -> None:
-    batch, stopping = WorldBatch(0, 0, 2), EarlyStopping(2)
+    batch, stopping = TrialBatch(0, 0, 2), EarlyStopping(2)
     losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
     for number in range(7):
         models = torch.full((2, 3), float(number))
         stopping.look(batch, number, models, lambda number=number: losses[:, [number]])
-        # The first world finds its best release at 3 and waits for two more, the second stops waiting after two.
+        # The first trial finds its best release at 3 and waits for two more, the second stops waiting after two.
         assert stopping.is_over(batch) == (number >= 5)
     assert stopping.models(batch)[:, 0].tolist() == [3.0, 0.0]
-    assert stopping.columns(batch).worlds["chosen_release"].tolist() == [3.0, 0.0]
+    assert stopping.columns(batch).trials["chosen_release"].tolist() == [3.0, 0.0]
 
 
-def test_what_is_seen_of_a_stopped_world_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
-    """Releases 1, 3 and 6 are looked at; worlds stop before, between and after them."""
-    game = load_game(small_plan(privacy=_PROMISE, training={"rounds": 6}, audit=_GAME | {"epsilon-star": False}).public)
-    models = torch.randn(7, 6, game.model.layout.size, generator=torch.Generator().manual_seed(0))
+def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
+    """Releases 1, 3 and 6 are looked at; trials stop before, between and after them."""
+    federation = load_federation(
+        small_plan(privacy=_GUARANTEE, training={"rounds": 6}, audit=AUDIT | {"epsilon-star": False}).public
+    )
+    models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
-    def seen(*batches: WorldBatch) -> dict[str, torch.Tensor]:
+    def seen(*batches: TrialBatch) -> dict[str, torch.Tensor]:
         outputs, stopping = TargetOutputs(range(7), sees_weights=True), EarlyStopping(1)
-        evaluator = ReleaseEvaluator(game, SeededChallenger(5, game.public.targets), batches, [outputs], stopping)
+        evaluator = ReleaseEvaluator(
+            federation, SeededChallenger(5, federation.public.targets), batches, [outputs], stopping
+        )
         for number in range(7):
-            evaluator(number, {one.name: models[number, list(one.worlds)].numpy() for one in batches})
-        chosen = np.concatenate([stopping.columns(one).worlds["chosen_release"] for one in batches])
+            evaluator(number, {one.name: models[number, list(one.trials)].numpy() for one in batches})
+        chosen = np.concatenate([stopping.columns(one).trials["chosen_release"] for one in batches])
         assert len(set(chosen)) > 2
         return {part: torch.cat([outputs.outputs(one)[part] for one in batches]) for part in WHITE_BOX}
 
-    together, alone = seen(WorldBatch(0, 0, 6)), seen(*(WorldBatch(world, world, 1) for world in range(6)))
+    together, alone = seen(TrialBatch(0, 0, 6)), seen(*(TrialBatch(trial, trial, 1) for trial in range(6)))
     assert together["losses"].shape == (6, 20, 3)
     for part in WHITE_BOX:
         torch.testing.assert_close(together[part], alone[part], rtol=1e-4, atol=1e-5)
@@ -376,7 +381,7 @@ def test_what_is_seen_of_a_stopped_world_does_not_depend_on_its_batch(small_plan
             "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'",
         ),
         ({"audit": {"targets": 61}}, "targets is 61 of 60 records: accepted are 2 to 60"),
-        ({"audit": {"worlds": 5}}, "worlds = 5 are too few"),
+        ({"audit": {"trials": 5}}, "trials = 5 are too few"),
         ({"audit": {"attacks": ["white-box"]}}, "targets = 20 are too few to learn from half of them"),
         (
             {"audit": {"attacks": ["active"], "targets": 2}, "training": {"strategy": "dp-fedavg"}},
@@ -393,18 +398,18 @@ def test_what_is_seen_of_a_stopped_world_does_not_depend_on_its_batch(small_plan
             },
             "attacks shadow ask about records, and adjacency is add-remove-client: accepted about clients are loss",
         ),
-        ({"audit": {"game": "identifiability"}}, "targets = 20 needs game = membership"),
+        ({"audit": {"kind": "identifiability"}}, "targets = 20 needs kind = membership"),
         ({"audit": {"attacks": ["guess"]}}, "attacks"),
         ({"audit": {"insiders": 2}}, "one insider, a client without colluders"),
-        ({"privacy": {"adjacency": "replace-record"}}, "'replace-record' with game"),
-        ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local' with game = 'membership'"),
-        ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with game"),
+        ({"privacy": {"adjacency": "replace-record"}}, "'replace-record' with kind"),
+        ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local' with kind = 'membership'"),
+        ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with kind"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_one_line(
     changes: dict[str, dict[str, Any]], said: str, small_plan: MakePlan
 ) -> None:
-    base = {"privacy": _PROMISE, "audit": _GAME}
+    base = {"privacy": _GUARANTEE, "audit": AUDIT}
     with pytest.raises(InputError, match=said) as caught:
         small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
     assert "\n" not in str(caught.value)
@@ -416,9 +421,9 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     """One seed of 220 does; the first of all stands here, found by trying."""
     data = {"name": "digits", "records": 1500, "population-records": 40, "test-records": 40}
     plan = small_plan(
-        data=data, privacy=_PROMISE, audit=_GAME | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
+        data=data, privacy=_GUARANTEE, audit=AUDIT | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
     )
-    with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 worlds: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 trials: accepted are 2 or more"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not list((tmp_path / "run").rglob("batch-*"))
 
@@ -428,8 +433,8 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
 def test_clients_in_another_process_give_the_same_targets(
     small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
-    audit = {"game": "membership", "worlds": 4, "targets": 20, "attacks": ["loss"], "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
+    audit = {"kind": "membership", "trials": 4, "targets": 20, "attacks": ["loss"], "epsilon-star": False}
+    plan = small_plan(privacy=_GUARANTEE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
     apart = run_audit(
         plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False
@@ -446,7 +451,7 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
         data={"name": "digits", "records": 40, "clients": 1, "population-records": 300},
         training=training | {"local-optimizer": "adam", "local-learning-rate": 0.02},
         privacy=_NOTHING | {"adjacency": "add-remove-record"},
-        audit=_GAME | {"epsilon-star": False, "attacks": ["loss", "lira"]},
+        audit=AUDIT | {"epsilon-star": False, "attacks": ["loss", "lira"]},
     )
     assert plan.public.clients == 1
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
@@ -458,9 +463,9 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
 
 
 def test_a_run_of_many_targets_is_not_replayed(small_plan: MakePlan, tmp_path: Path) -> None:
-    audit = _GAME | {"worlds": 3, "attacks": ["loss"], "insider": True, "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, audit=audit, training={"rounds": 1})
+    audit = AUDIT | {"trials": 3, "attacks": ["loss"], "insider": True, "epsilon-star": False}
+    plan = small_plan(privacy=_GUARANTEE, audit=audit, training={"rounds": 1})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert list((tmp_path / "run" / "public").glob("releases-*")) == []
-    with pytest.raises(InputError, match="holds a run of the game of membership"):
+    with pytest.raises(InputError, match="holds a run of the membership audit"):
         replay(tmp_path / "run")

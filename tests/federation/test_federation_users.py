@@ -1,4 +1,4 @@
-"""Users as units in real federations: against a direct computation, every law, and what breaks it."""
+"""Users as units in real federations: against a direct computation, every mechanism, and what breaks it."""
 
 import re
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.chores import played
-from fl_audit.federation.contributing import Contributed, Moment
+from fl_audit.experiments.studies.study_tools import played
+from fl_audit.federation.contributions import Contributed, RoundContext
 from fl_audit.federation.examples import Examples
-from fl_audit.federation.game import Game, load_game
-from fl_audit.federation.game_records import split_of
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
@@ -52,8 +52,8 @@ def plan_of(table: Path, **changes: dict[str, Any]) -> AuditPlan:
         "training": {"rounds": 6, "learning-rate": 0.5},
         "privacy": {"noise-multiplier": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "add-remove-user",
                     "accountant": "pld"},
-        "audit": {"worlds": 60, "epsilon-star": False, "membership": False},
-        "run": {"seed": 1, "worlds-per-batch": 60},
+        "audit": {"trials": 60, "epsilon-star": False, "membership": False},
+        "run": {"seed": 1, "trials-per-batch": 60},
     }  # fmt: skip
     merged = {name: section | changes.get(name, {}) for name, section in settings.items()}
     return resolve(
@@ -61,99 +61,99 @@ def plan_of(table: Path, **changes: dict[str, Any]) -> AuditPlan:
     )
 
 
-def direct_sums(game: Game, model: Tensor, users: np.ndarray) -> Tensor:
+def direct_sums(federation: LoadedFederation, model: Tensor, users: np.ndarray) -> Tensor:
     """Return the clipped sum of the gradients of each user in float64, record by record, by hand."""
-    weight, bias = (one[0].double() for one in game.model.layout.views(model.unsqueeze(0)).values())
+    weight, bias = (one[0].double() for one in federation.model.layout.views(model.unsqueeze(0)).values())
     found = []
-    assert game.user is not None
+    assert federation.user is not None
     for user in users:
-        total = torch.zeros(game.model.layout.size, dtype=torch.float64)
-        for place in np.flatnonzero(game.user == user):
-            features, label = game.training.features[place].double(), int(game.training.labels[place])
+        total = torch.zeros(federation.model.layout.size, dtype=torch.float64)
+        for place in np.flatnonzero(federation.user == user):
+            features, label = federation.training.features[place].double(), int(federation.training.labels[place])
             error = torch.softmax(weight @ features + bias, 0)
             error[label] -= 1
             total += torch.cat([torch.outer(error, features).flatten(), error])
-        found.append(total * min(1.0, game.public.law.clipping_norm / float(total.norm())))
+        found.append(total * min(1.0, federation.public.mechanism.clipping_norm / float(total.norm())))
     return torch.stack(found)
 
 
 def test_d_holds_whole_users_and_so_does_every_client(table: Path) -> None:
-    game = load_game(plan_of(table).public)
-    split = split_of(game.public)
+    federation = load_federation(plan_of(table).public)
+    split = split_of(federation.public)
     parts = [set(one.user.tolist()) for one in (split.inside, split.outside, split.test) if one is not None]
     assert all(not one & other for place, one in enumerate(parts) for other in parts[:place])
-    assert game.public.records == len(split.inside) <= 150
-    assert game.public.users == len(parts[0]) == game.units
-    held = [set(game.units_of(client).tolist()) for client in range(3)]
-    assert set.union(*held) == set(range(game.units))
-    assert sum(map(len, held)) == game.units
+    assert federation.public.records == len(split.inside) <= 150
+    assert federation.public.users == len(parts[0]) == federation.units
+    held = [set(federation.units_of(client).tolist()) for client in range(3)]
+    assert set.union(*held) == set(range(federation.units))
+    assert sum(map(len, held)) == federation.units
     # What a resolved plan says resolves to itself.
-    public = game.public
+    public = federation.public
     assert (len(split_of(public).inside), len(split_of(public).test)) == (public.records, public.test_records)
 
 
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_contributions_equal_a_direct_computation(table: Path, rate: float | None) -> None:
-    plan = plan_of(table, training={"sampling-rate": rate}, audit={"game": "membership", "targets": 9})
-    game, worlds = load_game(plan.public), range(4)
-    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, worlds)
-    challenger = SeededChallenger(5, game.public.targets)
-    membership, is_in = challenger.membership(worlds), np.ones((4, game.units), dtype=np.bool_)
-    is_in[:, game.targets] = membership.is_in
+    plan = plan_of(table, training={"sampling-rate": rate}, audit={"kind": "membership", "targets": 9})
+    federation, trials = load_federation(plan.public), range(4)
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
+    challenger = SeededChallenger(5, federation.public.targets)
+    membership, is_in = challenger.membership(trials), np.ones((4, federation.units), dtype=np.bool_)
+    is_in[:, federation.targets] = membership.is_in
     total = torch.zeros_like(models)
     for client in range(3):
-        units, part = game.units_of(client), None
+        units, part = federation.units_of(client), None
         if rate is not None:
-            drawn = challenger.participation(worlds, 1, client, len(units), rate)
+            drawn = challenger.participation(trials, 1, client, len(units), rate)
             is_in[:, units] &= drawn
-            part = game.by_record(client, drawn)
-        own = membership.of_targets(game.targets_of(client))
-        total += contribute_members(game, client, Task(models, Moment(1), part), own).total
-    for world in worlds:
-        expected = direct_sums(game, models[world], np.flatnonzero(is_in[world])).sum(0)
-        assert (total[world].double() - expected).norm() < 1e-6 * max(1, game.units)
+            part = federation.by_record(client, drawn)
+        own = membership.of_targets(federation.targets_of(client))
+        total += contribute_members(federation, client, Task(models, RoundContext(1), part), own).total
+    for trial in trials:
+        expected = direct_sums(federation, models[trial], np.flatnonzero(is_in[trial])).sum(0)
+        assert (total[trial].double() - expected).norm() < 1e-6 * max(1, federation.units)
 
 
 def test_the_victim_adds_all_records_of_the_differing_user_or_none(table: Path) -> None:
-    game = load_game(plan_of(table).public)
-    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, range(2))
+    federation = load_federation(plan_of(table).public)
+    models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = SeededChallenger(3).membership(range(2))
-    found, sensitivity = contribute_as_victim(game, Task(models, Moment(1)), membership)
-    others = [one for one in game.units_of(game.victim) if one != game.target]
-    assert game.differing.count > 1
-    for world, bit in enumerate(membership.bits):
-        users = np.array([*others, game.target] if bit else others)
-        assert (found.total[world].double() - direct_sums(game, models[world], users).sum(0)).norm() < 1e-5
-        own = direct_sums(game, models[world], np.array([game.target])).norm()
-        assert sensitivity[world] == pytest.approx(float(own), rel=1e-5)
+    found, sensitivity = contribute_as_victim(federation, Task(models, RoundContext(1)), membership)
+    others = [one for one in federation.units_of(federation.victim) if one != federation.target]
+    assert federation.differing.count > 1
+    for trial, bit in enumerate(membership.bits):
+        users = np.array([*others, federation.target] if bit else others)
+        assert (found.total[trial].double() - direct_sums(federation, models[trial], users).sum(0)).norm() < 1e-5
+        own = direct_sums(federation, models[trial], np.array([federation.target])).norm()
+        assert sensitivity[trial] == pytest.approx(float(own), rel=1e-5)
 
 
-LAWS: dict[str, Changes] = {
+MECHANISMS: dict[str, Changes] = {
     "central": {},
     "replaced": {"privacy": {"adjacency": "replace-user"}},
     "sampled": {"training": {"sampling-rate": 0.4}},
     "sampled, seen": {"training": {"sampling-rate": 0.4}, "audit": {"participation": "seen"}},
     "replaced, sampled": {"training": {"sampling-rate": 0.4}, "privacy": {"adjacency": "replace-user"}},
     "distributed": {"privacy": {"noise": "distributed"}},
-    "local, at the server": {"privacy": {"noise": "local"}, "audit": {"place": "server"}},
+    "local, at the server": {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},
     "tree": {"privacy": {"noise": "tree"}},
     "banded": {"privacy": {"noise": "banded", "bands": 3}},
     "adaptive": {"privacy": {"clipping": "adaptive"}},
     "adaptive, sampled": {"privacy": {"clipping": "adaptive"}, "training": {"sampling-rate": 0.4}},
     "by hospital": {"data": {"owner": "hospital", "partition": "natural", "drop": None, "clients": None}},
-    "membership": {"audit": {"game": "membership", "targets": 12}},
-    "membership, sampled": {"audit": {"game": "membership", "targets": 12}, "training": {"sampling-rate": 0.4}},
-    "membership, banded": {"audit": {"game": "membership", "targets": 12}, "privacy": {"noise": "banded", "bands": 2}},
-    "membership, adaptive": {"audit": {"game": "membership", "targets": 12}, "privacy": {"clipping": "adaptive"}},
-    "reconstruction": {"audit": {"game": "reconstruction", "candidates": 8}},
+    "membership": {"audit": {"kind": "membership", "targets": 12}},
+    "membership, sampled": {"audit": {"kind": "membership", "targets": 12}, "training": {"sampling-rate": 0.4}},
+    "membership, banded": {"audit": {"kind": "membership", "targets": 12}, "privacy": {"noise": "banded", "bands": 2}},
+    "membership, adaptive": {"audit": {"kind": "membership", "targets": 12}, "privacy": {"clipping": "adaptive"}},
+    "reconstruction": {"audit": {"kind": "reconstruction", "candidates": 8}},
 }
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 5)) for n, name in enumerate(LAWS)]
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 5)) for n, name in enumerate(MECHANISMS)]
 )
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
-    found = played(plan_of(table, **LAWS[name]))
+    found = played(plan_of(table, **MECHANISMS[name]))
     tables = found.run.tables
     if "membership" in name:
         assert tables.targets is not None
@@ -162,7 +162,7 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
         assert float(squares.sum() / rounds.sum()) == pytest.approx(1.0, abs=0.2)
     elif name != "reconstruction":
         rounds = tables.rounds
-        bits = tables.worlds.set_index("world")["bit"].astype(bool).reindex(rounds["world"]).to_numpy()
+        bits = tables.trials.set_index("trial")["bit"].astype(bool).reindex(rounds["trial"]).to_numpy()
         if "score_present" in rounds:
             scores = np.where(bits, rounds["score_present"], rounds["score_absent"])
         else:
@@ -174,8 +174,8 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, tmp_path: Path) -> None:
-    plan = plan_of(table, audit={"worlds": 6}, privacy={"clipping": clipping})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)  # releases of 4 of 6 worlds are kept
+    plan = plan_of(table, audit={"trials": 6}, privacy={"clipping": clipping})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)  # releases of 4 of 6 trials are kept
     found = replay(tmp_path / "run")
     match = found.agreement(tmp_path / "run")
     assert match is not None
@@ -191,52 +191,61 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
     """Clip together what somebody else says belongs together."""
 
     def contributed(
-        game: Game, client: int, examples: Examples, models: Tensor, moment: Moment, taking_part: Tensor | None = None
+        federation: LoadedFederation,
+        client: int,
+        examples: Examples,
+        models: Tensor,
+        moment: RoundContext,
+        taking_part: Tensor | None = None,
     ) -> Contributed:
         assert examples.user is not None
         given = models, examples.features, examples.labels, whose(examples.user)
-        return Contributed(clipped_user_sum(game.model, *given, 1.0, None, taking_part).total)
+        return Contributed(clipped_user_sum(federation.model, *given, 1.0, None, taking_part).total)
 
     return contributed
 
 
-def _first_records(game: Game, client: int, examples: Examples, *more: Any) -> Contributed:
+def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
     assert examples.user is not None
     _, first = np.unique(examples.user.numpy(), return_index=True)
     part = more[2] if len(more) > 2 else None
-    return HONEST(game, client, examples.take(first), *more[:2], part if part is None else part[:, first])
+    return HONEST(federation, client, examples.take(first), *more[:2], part if part is None else part[:, first])
 
 
-def _times(game: Game, client: int, examples: Examples, *more: Any) -> Contributed:
+def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
     """Count every record of a user, and not the user."""
     assert examples.user is not None
-    found = HONEST(game, client, examples, *more)
+    found = HONEST(federation, client, examples, *more)
     return Contributed(found.total * (len(examples.user) / len(examples.user.unique())))
 
 
-def _sampled_by_record(game: Game, client: int, examples: Examples, *more: Any) -> Contributed:
+def _sampled_by_record(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
     models, moment = more[:2]
     drawn = torch.from_numpy(np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4)
-    return HONEST(game, client, examples, models, moment, drawn)
+    return HONEST(federation, client, examples, models, moment, drawn)
 
 
-def _any_record_drawn(game: Game, client: int, examples: Examples, *more: Any) -> Contributed:
+def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> Contributed:
     """Take a user with each of its records: those with many take part too often."""
     assert examples.user is not None
     models, moment = more[:2]
     draw = np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4
     users = examples.user.numpy()
     drawn = np.stack([draw[:, users == one].any(axis=1) for one in users], axis=1)
-    return HONEST(game, client, examples, models, moment, torch.from_numpy(drawn))
+    return HONEST(federation, client, examples, models, moment, torch.from_numpy(drawn))
 
 
 def _pair(change: Callable[..., tuple[Contributed, Contributed]]) -> Any:
     """Change what the differing user adds and what it adds where it is out, given one of its records, and the rest."""
 
-    def contributions(game: Game, models: Tensor, moment: Moment, told: Any = None) -> tuple[Contributed, Contributed]:
-        parts = np.split(np.arange(game.differing.count), [1])
-        given = [HONEST(game, game.victim, game.differing.take(part), models, moment) for part in parts]
-        return change(*PAIR(game, models, moment, told), *given)
+    def contributions(
+        federation: LoadedFederation, models: Tensor, moment: RoundContext, told: Any = None
+    ) -> tuple[Contributed, Contributed]:
+        parts = np.split(np.arange(federation.differing.count), [1])
+        given = [
+            HONEST(federation, federation.victim, federation.differing.take(part), models, moment) for part in parts
+        ]
+        return change(*PAIR(federation, models, moment, told), *given)
 
     return contributions
 
@@ -252,7 +261,7 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     "the two halves of a user are clipped apart": (
         "contributed", _by(lambda users: users * 2 + torch.arange(len(users)) % 2), {}
     ),
-    "one record is kept in both worlds": (
+    "one record is kept in both trials": (
         "differing_contributions", _pair(lambda present, absent, one, rest: (present, one)), {}
     ),
     "only one record is taken out": (
@@ -265,9 +274,10 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     ),
     "the records of the user are clipped one by one": (
         "differing_contributions",
-        lambda game, models, moment, told=None: (
-            _by(lambda users: torch.arange(len(users)))(game, game.victim, game.differing, models, moment),
-            PAIR(game, models, moment, told)[1],
+        lambda federation, models, moment, told=None: (
+            _by(lambda users: torch.arange(len(users)))(federation, federation.victim, federation.differing, models,
+                moment),
+            PAIR(federation, models, moment, told)[1],
         ),
         {},
     ),
@@ -285,8 +295,8 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "data": {"records": 160},
         "training": {"rounds": 15, "learning-rate": 0.05},
         "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0},
-        "audit": {"worlds": 100},
-        "run": {"worlds-per-batch": 100, "keep-releases": 0, "seed": 5},
+        "audit": {"trials": 100},
+        "run": {"trials-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
     merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
     measured = measured_in(played(plan_of(table, **merged)).run)
@@ -312,36 +322,36 @@ def test_the_same_federation_is_honest_without_a_breach(
 
 
 @pytest.mark.parametrize("rate", [None, 0.3])
-def test_the_promise_of_a_plan_counts_users(rate: float | None, table: Path) -> None:
+def test_the_guarantee_of_a_plan_counts_users(rate: float | None, table: Path) -> None:
     plan = plan_of(table, training={"sampling-rate": rate})
-    event: DpEvent = GaussianDpEvent(plan.public.law.noise_multiplier)
+    event: DpEvent = GaussianDpEvent(plan.public.mechanism.noise_multiplier)
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(event if rate is None else PoissonSampledDpEvent(rate, event), plan.public.rounds)
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(accountant.get_epsilon(0.01), rel=2e-3)
-    assert plan.public.law.denominator == pytest.approx(plan.public.users * (rate or 1))
+    assert plan.public.mechanism.denominator == pytest.approx(plan.public.users * (rate or 1))
 
 
 def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_first(table: Path) -> None:
     apart = {"partition": "dirichlet", "clients": 3}
     with pytest.raises(InputError) as refused:
-        load_game(plan_of(table, data=apart).public)
+        load_federation(plan_of(table, data=apart).public)
     number, users = re.findall(r"([\d,]+) of ([\d,]+) users have records at several clients", str(refused.value))[0]
     assert 1 < int(number) <= int(users)
     for remedy in (*refused.value.remedies, *refused.value.choices):
-        mended = load_game(plan_of(table, data=apart | {remedy.key: remedy.value}).public)
-        held = [set(mended.units_of(client).tolist()) for client in range(3)]
-        assert sum(map(len, held)) == mended.units
-    first = load_game(plan_of(table, data=apart | {"user-across-clients": "first"}).public)
-    records = load_game(plan_of(table, data=apart | {"user-across-clients": "first"}).public).training
+        fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).public)
+        held = [set(fixed.units_of(client).tolist()) for client in range(3)]
+        assert sum(map(len, held)) == fixed.units
+    first = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).public)
+    records = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).public).training
     assert records.count == first.public.records
 
 
 def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> None:
     plan = plan_of(table, data={"records-per-user": 3})
-    game = load_game(plan.public)
-    assert game.user is not None
-    assert np.bincount(game.user).max() == 3
+    federation = load_federation(plan.public)
+    assert federation.user is not None
+    assert np.bincount(federation.user).max() == 3
     frame = pd.read_csv(table)
     kept = frame[frame.groupby("patient_id").cumcount() < 3]
     assert len(load_source(plan.public.data).pool) == len(kept)
@@ -353,9 +363,9 @@ def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> Non
     ({"data": {"user": "readmitted"}}, "the label column"),
     ({"data": {"records": 1}}, "the first user that is drawn has"),
     ({"training": {"strategy": "dp-fedavg"}}, "contributions of a client: accepted are add-remove-client"),
-    ({"audit": {"game": "membership", "attacks": ["white-box"]}}, "accepted about users are loss, lira, rmia"),
+    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "accepted about users are loss, lira, rmia"),
     ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
-    ({"audit": {"game": "one-run", "canaries": 3}}, "accepted are adjacencies of records and clients"),
+    ({"audit": {"kind": "canaries", "canaries": 3}}, "accepted are adjacencies of records and clients"),
 ])  # fmt: skip
 def test_what_does_not_go_with_users_is_refused(table: Path, changes: Changes, said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audits import MakePlan, small_settings
 from secret_noise import HalvedNoise
+from small_audits import MakePlan, small_settings
 
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -19,8 +19,8 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},
     "training": {"rounds": 30, "learning-rate": 0.5},
     "privacy": {"delta": 0.001, "clipping-norm": 3.0},
-    "audit": {"worlds": 2000, "epsilon-star": False},
-    "run": {"worlds-per-batch": 1000, "keep-releases": 0},
+    "audit": {"trials": 2000, "epsilon-star": False},
+    "run": {"trials-per-batch": 1000, "keep-releases": 0},
 }
 
 
@@ -41,25 +41,25 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> RunContents:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("strategy", "verdict"), [(DPStrategy, "consistent"), (HalvedNoise, "violated")])
-def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
+def test_two_thousand_trials_tell_an_honest_server_from_one_that_halves_its_noise(
     strategy: type[DPStrategy], verdict: str, honest: RunContents, tmp_path: Path
 ) -> None:
     contents = honest if strategy is DPStrategy else play(tmp_path, strategy)
     found = contents.summary["empirical_epsilon"]
     assert contents.summary["verdict"] == verdict
     assert contents.summary["innovations"]["holds"] is (verdict == "consistent")
-    promise = contents.summary["guarantee"]
-    assert (found["lower_bound_at_violation_level"] > promise["epsilon"]) is (verdict == "violated")
-    # 60,000 innovations find noise that is 1 % too small; the accountant of the promise leaves more room than that.
-    exact = gdp_epsilon(0.001, gaussian_mu(promise["noise_multiplier"], 30))
+    guarantee = contents.summary["guarantee"]
+    assert (found["lower_bound_at_violation_level"] > guarantee["epsilon"]) is (verdict == "violated")
+    # 60,000 innovations find noise that is 1 % too small; the accountant of the guarantee leaves more room than that.
+    exact = gdp_epsilon(0.001, gaussian_mu(guarantee["noise_multiplier"], 30))
     assert exact < found["limit_of_detection"] < 1.03 * exact
 
 
-def test_one_world_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(small_plan(audit={"worlds": 1}), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_one_trial_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None:
+    contents = run_audit(small_plan(audit={"trials": 1}), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert contents.summary["verdict"] == "inconclusive"
-    found, promised = contents.summary["empirical_epsilon"], contents.summary["guarantee"]["epsilon"]
-    assert found["lower_bound"] < 1.5 * promised < found["limit_of_detection"]
+    found, claimed = contents.summary["empirical_epsilon"], contents.summary["guarantee"]["epsilon"]
+    assert found["lower_bound"] < 1.5 * claimed < found["limit_of_detection"]
     assert "too little to tell" in contents.summary["scope"]
 
 
@@ -67,12 +67,12 @@ def test_one_world_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None
 def test_global_sensitivity_gives_the_insider_less_as_the_sensitivities_predict(
     honest: RunContents, tmp_path: Path
 ) -> None:
-    """The spread of 1000 worlds has a standard error of 2.2 %."""
-    changes: dict[str, Any] = {"privacy": {"sensitivity": "global"}, "audit": {"worlds": 1000}}
+    """The spread of 1000 trials has a standard error of 2.2 %."""
+    changes: dict[str, Any] = {"privacy": {"sensitivity": "global"}, "audit": {"trials": 1000}}
     runs = {"local": honest, "global": play(tmp_path, **changes)}
-    spread = {name: run.worlds["log_odds"].std() for name, run in runs.items()}
+    spread = {name: run.trials["log_odds"].std() for name, run in runs.items()}
     signal = runs["global"].rounds["local_sensitivity"] / runs["global"].rounds["sigma"]
-    predicted = (signal**2).groupby(runs["global"].rounds["world"]).sum().mean() ** 0.5
+    predicted = (signal**2).groupby(runs["global"].rounds["trial"]).sum().mean() ** 0.5
     assert spread["global"] == pytest.approx(predicted, rel=0.1)
     assert spread["global"] < 0.8 * spread["local"]
     assert runs["global"].summary["insider"]["advantage"] < runs["local"].summary["insider"]["advantage"]

@@ -1,4 +1,4 @@
-"""Audits in place: the app does not notice, its games are fair, and what they find is true."""
+"""Audits in place: the app does not notice, its trials are fair, and what they find is true."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 from fl_audit.clients.budget import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.strategies.games import StatedClaim, held, insider
+from fl_audit.strategies.black_box import StatedClaim, held, insider
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -44,16 +44,16 @@ class Seeing(FedAvg):
 
 
 def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
-    """Messages and state of its own training are the same, and games begin with the state of a new run."""
+    """Messages and state of its own training are the same, and trials begin with the state of a new run."""
     alone, watched = Heard(), Heard()
     expected = toy_run(Seeing, None, mods=[], heard=alone)
-    result = toy_run(Seeing, toy_audit(tmp_path, games=21, contribution="own"), heard=watched)
+    result = toy_run(Seeing, toy_audit(tmp_path, trials=21, contribution="own"), heard=watched)
     own = len(alone.messages)
     assert Seeing.replies == [(["arrays", "metrics"], "")] * len(Seeing.replies)
     assert len(Seeing.replies) == 2 * own + CLIENTS * 22
     assert sorted(watched.messages[:own]) == sorted(alone.messages)
     assert set(watched.messages[own:]) == {(part, ("arrays", "config"), "") for part in range(CLIENTS)}
-    # Two rounds of its own training count on; games of one round each, one to try zero, begin anew.
+    # Two rounds of its own training count on; trials of one round each, one to try zero, begin anew.
     assert watched.states[own:] == [0] * (len(watched.states) - own)
     assert len(watched.states) - own == CLIENTS * 22
     assert result.arrays == expected.arrays
@@ -69,7 +69,7 @@ def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: 
     # Forty right guesses: 0.05 ** (1 / 40) of them are certain, ln(0.9278 / 0.0722) = 2.55.
     share = 0.05 ** (1 / 40)
     assert found["lower_bound"] == pytest.approx(np.log(share / (1 - share)), abs=1e-4)
-    assert found["game"] == "removed"
+    assert found["trial"] == "removed"
     assert audit.verdict().verdict is Verdict.VIOLATED
 
 
@@ -86,7 +86,7 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
     and clipped to the norm.
     """
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    toy_run(strategy, toy_audit(tmp_path, games=120, seed=5, claim=claim))
+    toy_run(strategy, toy_audit(tmp_path, trials=120, seed=5, claim=claim))
     found = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     reading = found["findings"][0]["if_gaussian"]
@@ -95,10 +95,10 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
 
 def test_too_little_noise_is_called_violated(tmp_path: Path) -> None:
     claim = StatedClaim("replace-client", noise_multiplier=2.0)
-    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=120, claim=claim))
+    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, trials=120, claim=claim))
     # An update against its opposite is twice as far: mu 2 where the claim allows 0.5.
     found = verdict_of(tmp_path)
-    assert (found["verdict"], found["game"]) == ("violated", "replaced")
+    assert (found["verdict"], found["trial"]) == ("violated", "replaced")
 
 
 @pytest.mark.long
@@ -110,7 +110,7 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
 
     shifts = {}
     for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
-        audit = toy_audit(tmp_path / name, contribution="crafted", games=40)
+        audit = toy_audit(tmp_path / name, contribution="crafted", trials=40)
         toy_run(strategy, audit, mods=mods)
         along, present = audit.verdict().attempts[0].along, audit.verdict().attempts[0].present
         shifts[name] = along[present].mean() - along[~present].mean()
@@ -119,25 +119,25 @@ def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Pat
 
 
 class Refusing(FedAvg):
-    """Raises at an update of nothing, and in every tenth game."""
+    """Raises at an update of nothing, and in every tenth trial."""
 
-    games = 0
+    trials = 0
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
         replies = list(replies)
-        Refusing.games += 1
-        if Refusing.games > 2 and Refusing.games % 10 == 0:
-            raise RuntimeError("tenth game")
+        Refusing.trials += 1
+        if Refusing.trials > 2 and Refusing.trials % 10 == 0:
+            raise RuntimeError("tenth trial")
         if min(np.abs(reply.content["arrays"].to_numpy_ndarrays()[0]).max() for reply in replies) == 0:
             raise ZeroDivisionError("float division by zero")
         return super().aggregate_train(server_round, replies)
 
 
-def test_what_a_strategy_raises_in_games_is_a_finding(tmp_path: Path) -> None:
+def test_what_a_strategy_raises_in_trials_is_a_finding(tmp_path: Path) -> None:
     toy_run(Refusing, toy_audit(tmp_path))
-    refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
+    refusals = {refusal["trial"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert refusals == {
-        "removed": "RuntimeError: tenth game",
+        "removed": "RuntimeError: tenth trial",
         "an update of exactly zero": "ZeroDivisionError: float division by zero",
     }
 
@@ -159,32 +159,32 @@ class GloballyNoisy(Noisy):
 
 
 @pytest.mark.long
-def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
-    """Noise follows a global generator here, which each game seeds: so games do not depend on the run they are in."""
+def test_trials_over_several_runs_are_the_trials_of_one(tmp_path: Path) -> None:
+    """Noise follows a global generator here, which each trial seeds: so trials do not depend on the run they are in."""
 
-    toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "one", games=30, contribution="own"))
+    toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "one", trials=30, contribution="own"))
     for _ in range(3):
         toy_run(
-            lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", games=30, contribution="own", games_per_run=12)
+            lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", trials=30, contribution="own", trials_per_run=12)
         )
-        # A file that a killed writer left is no game.
-        (kept_in(tmp_path / "three") / "games" / ".000030.1.part.npz").write_bytes(b"half")
+        # A file that a killed writer left is no trial.
+        (kept_in(tmp_path / "three") / "trials" / ".000030.1.part.npz").write_bytes(b"half")
     assert verdict_of(tmp_path / "one") == verdict_of(tmp_path / "three")
-    for file in sorted((kept_in(tmp_path / "one") / "games").glob("*.npz")):
-        with np.load(file) as left, np.load(kept_in(tmp_path / "three") / "games" / file.name) as right:
+    for file in sorted((kept_in(tmp_path / "one") / "trials").glob("*.npz")):
+        with np.load(file) as left, np.load(kept_in(tmp_path / "three") / "trials" / file.name) as right:
             assert all(np.array_equal(left[name], right[name], equal_nan=left[name].dtype == float) for name in left)
 
 
-def test_other_settings_play_games_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_settings_play_trials_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     audits = [
-        toy_audit(tmp_path, games=21, contribution="own"),
-        toy_audit(tmp_path, games=21, contribution="own", numbers="withheld"),
+        toy_audit(tmp_path, trials=21, contribution="own"),
+        toy_audit(tmp_path, trials=21, contribution="own", numbers="withheld"),
     ]
     for audit in (*audits, audits[0]):
         toy_run(FedAvg, audit)
     assert len(list(tmp_path.iterdir())) == 2
     assert capsys.readouterr().err.count("before a change of numbers: new ones are played") == 1
-    assert [audit.verdict().attempts[0].games for audit in audits] == [1, 1]
+    assert [audit.verdict().attempts[0].trials for audit in audits] == [1, 1]
 
 
 class Telling(Noisy):
@@ -222,8 +222,8 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"games": 20}, "games are 20: accepted are whole numbers from 21"),
-        ({"games": 40}, "games are 40: accepted are whole numbers from 41, .* or from 21 with contribution='own'"),
+        ({"trials": 20}, "trials are 20: accepted are whole numbers from 21"),
+        ({"trials": 40}, "trials are 40: accepted are whole numbers from 41, .* or from 21 with contribution='own'"),
         ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
         ({"knows_others": "no"}, "knows_others is 'no': accepted are True and False"),
         ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
@@ -235,21 +235,21 @@ def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[st
 
 
 @pytest.mark.long
-def test_so_many_games_as_are_accepted_are_enough_for_every_strategy(
+def test_so_many_trials_as_are_accepted_are_enough_for_every_strategy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Flower's wrapper tries two contributions in turn; 21 games with one, as the message says, are enough as well."""
-    for name, changes in (("two", {"games": 41}), ("one", {"games": 21, "contribution": "own"})):
+    """Flower's wrapper tries two contributions in turn; 21 trials with one, as the message says, are enough as well."""
+    for name, changes in (("two", {"trials": 41}), ("one", {"trials": 21, "contribution": "own"})):
         toy_run(flowers_wrapper, toy_audit(tmp_path / name, **changes), rounds=1)
         assert (kept_in(tmp_path / name) / "verdict.json").exists(), capsys.readouterr().err
-    assert toy_audit(tmp_path, games=21, claim=StatedClaim("add-remove-record", epsilon=1.0)).games == 21
+    assert toy_audit(tmp_path, trials=21, claim=StatedClaim("add-remove-record", epsilon=1.0)).trials == 21
 
 
 def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
     """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
     mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
     claim = StatedClaim("add-remove-client", epsilon=1.0)
-    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", games=80), mods=mods)
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", trials=80), mods=mods)
     found = verdict_of(tmp_path)
     assert found["verdict"] == "violated"
     assert found["findings"][0]["if_gaussian"]["mu"] == pytest.approx(2.06, abs=0.9)
@@ -284,7 +284,7 @@ def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: py
         ("add-remove-record", 0, "holds 0 records: accepted for add-remove-record is one with 1 at least"),
     ],
 )
-def test_a_shard_without_a_neighbour_is_refused_before_games(
+def test_a_shard_without_a_neighbour_is_refused_before_trials(
     adjacency: str, records: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def train(message: Message, context: Context, call_next: Any) -> Message:
@@ -303,16 +303,16 @@ def failing(message: Message, context: Context, call_next: Any) -> Message:
     return call_next(message, context)
 
 
-def test_errors_of_clients_in_games_are_findings(tmp_path: Path) -> None:
+def test_errors_of_clients_in_trials_are_findings(tmp_path: Path) -> None:
     claim = StatedClaim("add-remove-client", epsilon=1.0, rounds=2)
-    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, games=21, contribution="own"), mods=[insider, failing], rounds=1)
-    refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, trials=21, contribution="own"), mods=[insider, failing], rounds=1)
+    refusals = {refusal["trial"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert "no such model" in refusals["replies of clients"]
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("what", ["fails", "learns nothing", "has spent its rounds"])
-def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
+def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
     """The target's client answers its own training alone, or has nothing to say."""
     terms, calls = TrainingTerms("add-remove-client", 1.0, 2), [0]
 
@@ -335,9 +335,9 @@ def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: s
     found = verdict_of(tmp_path / "audit")
     assert found["verdict"] == "inconclusive"
     text = (kept_in(tmp_path / "audit") / "verdict.txt").read_text()
-    assert "what differs had arrived, in no more than 0% of 40 games" in text
+    assert "what differs had arrived, in no more than 0% of 40 trials" in text
     if what == "has spent its rounds":
-        assert "the site has answered in 2 rounds: no more were promised" in text
+        assert "the site has answered in 2 rounds: no more were claimed" in text
 
 
 ONE = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -359,15 +359,15 @@ def varying(spread: float) -> Mod:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("of_the_promise", [1.0, 0.9])
-def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path, of_the_promise: float) -> None:
+@pytest.mark.parametrize("of_the_guarantee", [1.0, 0.9])
+def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path, of_the_guarantee: float) -> None:
     """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.
 
-    Then mu is 1.73 where the whole noise gives 1: 81 % of games can be told, and the claim allows 69 %. With a tenth
+    Then mu is 1.73 where the whole noise gives 1: 81 % of trials can be told, and the claim allows 69 %. With a tenth
     less noise the claim does not hold, and mu 1.11 is too little to be seen without the others' replies.
     """
-    audit = toy_audit(tmp_path, games=300, claim=ONE)
-    share = varying(of_the_promise * 0.1 / np.sqrt(CLIENTS))
+    audit = toy_audit(tmp_path, trials=300, claim=ONE)
+    share = varying(of_the_guarantee * 0.1 / np.sqrt(CLIENTS))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
     found = verdict_of(tmp_path)
     assert found["verdict"] == "inconclusive"
@@ -376,7 +376,7 @@ def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: 
     text = (kept_in(tmp_path) / "verdict.txt").read_text()
     assert "knows_others=True" in text
     assert "the others reply something else each time to the same model, which may be such shares" in text
-    # The same games, of a claim that covers who knows the others' replies.
+    # The same trials, of a claim that covers who knows the others' replies.
     assert replace(audit, knows_others=True).verdict().verdict is Verdict.VIOLATED
 
 
@@ -394,19 +394,21 @@ def test_the_servers_noise_alone_has_to_keep_the_claim(
 ) -> None:
     """Clients that train at random hide what a median tells from all but those who know their replies."""
     mods = [insider, varying(0.3)]
-    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", games=120, seed=21, claim=ONE), mods=mods)
+    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", trials=120, seed=21, claim=ONE), mods=mods)
     found, text = verdict_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
     assert found["verdict"] == held
-    assert "Everybody else replied the same in every game" in text
+    assert "Everybody else replied the same in every trial" in text
     assert "a client that knows what all others sent" in text
     if inner is not FedMedian:
         return
-    monkeypatch.setattr("fl_audit.strategies.games.watched.is_private_on_the_server", lambda strategy: False)
-    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "unheld", games=120, seed=21, claim=ONE), mods=mods)
+    monkeypatch.setattr(
+        "fl_audit.strategies.black_box.audited_strategy.is_private_on_the_server", lambda strategy: False
+    )
+    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "unheld", trials=120, seed=21, claim=ONE), mods=mods)
     assert verdict_of(tmp_path / "unheld")["verdict"] != "violated"
 
 
-def test_who_is_held_still_trains_once_and_sends_the_same_in_every_game(tmp_path: Path) -> None:
+def test_who_is_held_still_trains_once_and_sends_the_same_in_every_trial(tmp_path: Path) -> None:
     heard, replies = Heard(), list[tuple[int, bytes]]()
 
     def listening(message: Message, context: Context, call_next: Any) -> Message:
@@ -416,9 +418,9 @@ def test_who_is_held_still_trains_once_and_sends_the_same_in_every_game(tmp_path
             replies.append((part, reply.content["arrays"].to_numpy_ndarrays()[0].tobytes()))
         return reply
 
-    audit = toy_audit(tmp_path, games=30, claim=ONE, contribution="own")
+    audit = toy_audit(tmp_path, trials=30, claim=ONE, contribution="own")
     toy_run(server_side(FedAvg, 1.0), audit, mods=[listening, insider, varying(0.3)], heard=heard, rounds=1)
-    # Of 30 games and one that tries zero, after the app's own training.
+    # Of 30 trials and one that tries zero, after the app's own training.
     trained = [part for part, _, _ in heard.messages]
     assert [trained.count(part) for part in range(CLIENTS)] == [32, 3, 3]
     for part in range(1, CLIENTS):
@@ -430,14 +432,14 @@ def test_who_is_held_still_trains_once_and_sends_the_same_in_every_game(tmp_path
 
 def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_still(tmp_path: Path) -> None:
     """An honest federation, whose wrapper clips and adds next to nothing: its clients' shares make the noise."""
-    audit = toy_audit(tmp_path, games=60, claim=ONE, contribution="own")
+    audit = toy_audit(tmp_path, trials=60, claim=ONE, contribution="own")
     mods = [varying(0.1 / np.sqrt(CLIENTS)), insider]
     toy_run(server_side(FedAvg, 1e-3, norm=10.0), audit, mods=mods)
     assert verdict_of(tmp_path)["verdict"] != "violated"
-    assert json.loads((kept_in(tmp_path) / "still.json").read_text()) == {"unrefuted": "shares outside"}
+    assert json.loads((kept_in(tmp_path) / "still.json").read_text()) == {"not_covered": "shares outside"}
     assert "a client that does not know what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()
 
 
-def test_others_that_are_the_same_in_every_game_add_no_noise(tmp_path: Path) -> None:
-    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=40, contribution="own", claim=ONE))
+def test_others_that_are_the_same_in_every_trial_add_no_noise(tmp_path: Path) -> None:
+    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, trials=40, contribution="own", claim=ONE))
     assert "a client that knows what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()

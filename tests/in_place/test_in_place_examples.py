@@ -37,9 +37,9 @@ def watched_source(name: str, directory: Path) -> str:
         (directory / f"{name}.py").write_text(source)
         subprocess.run(["git", "apply", str(EXAMPLES / f"{name}.patch")], cwd=directory, check=True)
         return (directory / f"{name}.py").read_text()
-    audit = f"audit = Audit({CLAIMS[name]}, games=220)\nclient_app = ClientApp(mods=[audit.insider()])\n"
+    audit = f"audit = Audit({CLAIMS[name]}, trials=220)\nclient_app = ClientApp(mods=[audit.insider()])\n"
     source = source.replace(
-        "client_app = ClientApp()\n", f"from fl_audit.strategies.games import Audit, StatedClaim\n\n{audit}"
+        "client_app = ClientApp()\n", f"from fl_audit.strategies.black_box import Audit, StatedClaim\n\n{audit}"
     )
     return re.sub(r"( strategy = )(.*)\n", r"\1audit.watch(\2)\n", source)
 
@@ -78,17 +78,19 @@ def results(
 
 
 def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine, clients: int) -> None:
-    """A run that is watched, with a few games, ends with the model and metrics of one that is not, on either engine."""
+    """A run that is watched, with a few trials, ends with the model and metrics of one that is not, on either
+    engine.
+    """
     monkeypatch.setenv("EXAMPLE_SEED", "3")
     alone, metrics = results(name, tmp_path / "alone", monkeypatch, Engine.LOCAL, clients)
     watched, watched_metrics = results(
-        name, tmp_path / "watched", monkeypatch, engine, clients, games=42, games_per_run=2, seed=1
+        name, tmp_path / "watched", monkeypatch, engine, clients, trials=42, trials_per_run=2, seed=1
     )
     assert list(watched) == list(alone)
     assert all(np.array_equal(watched[key], alone[key]) for key in alone)
     assert watched_metrics == metrics
     assert any(metrics)
-    assert len(list((tmp_path / "watched" / "fl-audit-games").glob("*/games/*.npz"))) == 2
+    assert len(list((tmp_path / "watched" / "fl-audit-trials").glob("*/trials/*.npz"))) == 2
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,4 +1,6 @@
-"""What an app writes in games: kept apart where that can be done, said where not, and games of two apps never meet."""
+"""What an app writes in trials: kept apart where that can be done, said where not, and trials of two apps never
+meet.
+"""
 
 import json
 import os
@@ -15,11 +17,11 @@ from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.trial import Budget
+from fl_audit.audits.black_box.claim_audit import Budget
 from fl_audit.errors import InputError
-from fl_audit.strategies.games import Subject, insider, watched
-from fl_audit.strategies.games.campaign import hold_to_claim
-from fl_audit.strategies.games.files import WorkingCopy, outside_words
+from fl_audit.strategies.black_box import AuditedSystem, audited_strategy, insider
+from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, outside_words
 
 
 class Writing(FedAvg):
@@ -31,14 +33,14 @@ class Writing(FedAvg):
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
         rows = json.loads(self.results.read_text()) if self.results.exists() else []
-        assert len(rows) == server_round - 1, "a game has seen the rows of another one"
+        assert len(rows) == server_round - 1, "a trial has seen the rows of another one"
         self.results.write_text(json.dumps([*rows, server_round]))
         os.makedirs(self.folder, exist_ok=True)
         np.save(Path(self.folder, f"{server_round}.npy"), np.zeros(2))
         with Path("log.txt").open("a") as log:
             log.write("a round\n")
         if self.elsewhere is not None:
-            self.elsewhere.write_text("of a game or of the training")
+            self.elsewhere.write_text("of a trial or of the training")
         return super().aggregate_train(server_round, replies)
 
 
@@ -52,14 +54,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) -> None:
-    toy_run(Writing, toy_audit(tmp_path / "games", games=21, contribution="own"))
+    toy_run(Writing, toy_audit(tmp_path / "trials", trials=21, contribution="own"))
     assert json.loads((place / "results.json").read_text()) == [1, 2]
     assert (place / "log.txt").read_text() == "a round\n" * 2
     assert sorted(path.name for path in place.rglob("*")) == [
         "1.npy", "2.npy", "data.csv", "log.txt", "out", "results.json",
     ]  # fmt: skip
     assert Path.cwd() == place
-    found = json.loads((kept_in(tmp_path / "games") / "verdict.json").read_text())
+    found = json.loads((kept_in(tmp_path / "trials") / "verdict.json").read_text())
     assert found["refusals"] == []
     assert not any("outside" in note for note in found["notes"])
 
@@ -68,10 +70,10 @@ def test_what_cannot_be_kept_apart_is_said(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Files of the temporary directory go by themselves: here the one of the test is none.
-    monkeypatch.setattr("fl_audit.strategies.games.files.gettempdir", lambda: "/nowhere")
+    monkeypatch.setattr("fl_audit.strategies.black_box.working_copy.gettempdir", lambda: "/nowhere")
     other = tmp_path / "elsewhere.txt"
-    toy_run(lambda: Writing(other), toy_audit(tmp_path / "games", games=21, contribution="own"))
-    assert f"Games wrote to {other}, outside of the working directory" in capsys.readouterr().err
+    toy_run(lambda: Writing(other), toy_audit(tmp_path / "trials", trials=21, contribution="own"))
+    assert f"Trials wrote to {other}, outside of the working directory" in capsys.readouterr().err
     assert outside_words([]) == ""
 
 
@@ -81,16 +83,16 @@ def test_a_client_that_writes_does_so_in_a_copy(place: Path, tmp_path: Path) -> 
             log.write("a message\n")
         return call_next(message, context)
 
-    toy_run(FedAvg, toy_audit(tmp_path / "games", games=21, contribution="own"), mods=[insider, logging], rounds=1)
+    toy_run(FedAvg, toy_audit(tmp_path / "trials", trials=21, contribution="own"), mods=[insider, logging], rounds=1)
     # Three clients train and evaluate once.
     assert (place / "client.txt").read_text() == "a message\n" * 6
 
 
-def test_games_of_a_strategy_alone_write_nothing(place: Path) -> None:
+def test_trials_of_a_strategy_alone_write_nothing(place: Path) -> None:
     budget = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1)
     claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, epsilon=1.0)
-    trial = hold_to_claim(Subject(partial(Writing, None)), claim, budget=budget, only=["removed"])
-    assert trial.refusals == ()
+    result = audit_system(AuditedSystem(partial(Writing, None)), claim, budget=budget, include=["removed"])
+    assert result.refusals == ()
     assert [path.name for path in place.iterdir()] == ["data.csv"]
 
 
@@ -99,9 +101,9 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
     (place / "inner" / "deep" / "a.txt").write_text("a")
     (place / ".git").mkdir()
     (place / "wandb").mkdir()
-    monkeypatch.setattr("fl_audit.strategies.games.files._LARGEST", 10)
+    monkeypatch.setattr("fl_audit.strategies.black_box.working_copy._LARGEST", 10)
     (place / "large.bin").write_bytes(bytes(11))
-    orphan = Path(mkdtemp(prefix="fl-audit-games-999999999-"))
+    orphan = Path(mkdtemp(prefix="fl-audit-trials-999999999-"))
     copy = WorkingCopy(place)
     assert not orphan.exists()
     try:
@@ -121,7 +123,7 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
     finally:
         copy.remove()
     assert not here.exists()
-    monkeypatch.setattr("fl_audit.strategies.games.files._MOST_ENTRIES", 3)
+    monkeypatch.setattr("fl_audit.strategies.black_box.working_copy._MOST_ENTRIES", 3)
     linked = WorkingCopy(place)
     assert (linked.directory / "inner").is_symlink()
     linked.remove()
@@ -129,16 +131,16 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
 
 def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one working directory, one strategy and the same settings: where Flower keeps that of the first app."""
-    audit = toy_audit(tmp_path, games=21, contribution="own")
+    audit = toy_audit(tmp_path, trials=21, contribution="own")
     for name in ("me/first", "me/second"):
-        monkeypatch.setattr(watched, "_app_of", lambda _, name=name: name)
+        monkeypatch.setattr(audited_strategy, "_app_of", lambda _, name=name: name)
         toy_run(FedAvg, audit)
     assert sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir()) == ["me-first", "me-second"]
-    with pytest.raises(InputError, match="has games of the apps me/first, me/second: accepted is a directory of one"):
+    with pytest.raises(InputError, match="has trials of the apps me/first, me/second: accepted is a directory of one"):
         audit.verdict()
 
 
-def test_changed_clients_play_new_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_clients_play_new_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def scaled(factor: float) -> Any:
         def mod(message: Message, context: Any, call_next: Any) -> Message:
             assert factor
@@ -146,7 +148,7 @@ def test_changed_clients_play_new_games(tmp_path: Path, capsys: pytest.CaptureFi
 
         return mod
 
-    audit = toy_audit(tmp_path, games=21, contribution="own")
+    audit = toy_audit(tmp_path, trials=21, contribution="own")
     for mods in ([scaled(1.0), insider], [scaled(1.0), insider], [scaled(2.0), insider], [insider, scaled(2.0)]):
         toy_run(FedAvg, audit, mods=mods)
     assert len(list(tmp_path.iterdir())) == 3

@@ -21,28 +21,28 @@ from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.strategies.games import Audit, insider
-from fl_audit.strategies.games.arrays import record_of
-from fl_audit.strategies.games.bridge import as_strategy
-from fl_audit.strategies.games.fingerprint import fingerprint
+from fl_audit.strategies.black_box import Audit, insider
+from fl_audit.strategies.black_box.arrays import record_of
+from fl_audit.strategies.black_box.fingerprint import fingerprint
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
 
 _HOOKS = {
-    "fl_audit.strategies.games.watched.fingerprint": "no games are played",
-    "fl_audit.strategies.games.watched.open_campaign": "the games ended early",
-    "fl_audit.strategies.games.watched.WorkingCopy": "no games are played",
-    "fl_audit.strategies.games.insider.client_fingerprint": "no client answered as an insider",
-    "fl_audit.strategies.games.watched.sketch": "no games are played",
-    "fl_audit.strategies.games.subject.Start.copied": "no games are played",
-    "fl_audit.strategies.games.hearing.RollCall.sends": "cannot be heard",
-    "fl_audit.strategies.games.hearing.RollCall.receives": "cannot be heard",
-    "fl_audit.strategies.games.hearing.read_note": "cannot be heard",
-    "fl_audit.strategies.games.hearing.taken_answer": "cannot be heard",
-    "fl_audit.strategies.games.insider._enter": "replies of clients",
-    "fl_audit.strategies.games.insider.ClientAnswer": "no client answered as an insider",
-    "fl_audit.strategies.games.watched.GameTable.play": "the games ended early",
-    "fl_audit.strategies.games.watched.played": "the games ended early",
-    "fl_audit.strategies.games.store.Campaign.add": "the games ended early",
-    "fl_audit.strategies.games.watched.finish": "the games ended early",
+    "fl_audit.strategies.black_box.audited_strategy.fingerprint": "no trials are played",
+    "fl_audit.strategies.black_box.audited_strategy.open_campaign": "the trials ended early",
+    "fl_audit.strategies.black_box.audited_strategy.WorkingCopy": "no trials are played",
+    "fl_audit.strategies.black_box.insider.client_fingerprint": "no client answered as an insider",
+    "fl_audit.strategies.black_box.audited_strategy.sketch": "no trials are played",
+    "fl_audit.strategies.black_box.audited_system.Start.copied": "no trials are played",
+    "fl_audit.strategies.black_box.recorder.PartitionRecorder.sends": "cannot be heard",
+    "fl_audit.strategies.black_box.recorder.PartitionRecorder.receives": "cannot be heard",
+    "fl_audit.strategies.black_box.recorder.read_note": "cannot be heard",
+    "fl_audit.strategies.black_box.recorder.taken_answer": "cannot be heard",
+    "fl_audit.strategies.black_box.insider._enter": "replies of clients",
+    "fl_audit.strategies.black_box.insider.ClientAnswer": "no client answered as an insider",
+    "fl_audit.strategies.black_box.audited_strategy.TrialRunner.play": "the trials ended early",
+    "fl_audit.strategies.black_box.audited_strategy.played": "the trials ended early",
+    "fl_audit.strategies.black_box.trial_store.Campaign.add": "the trials ended early",
+    "fl_audit.strategies.black_box.audited_strategy.finish": "the trials ended early",
 }
 
 
@@ -56,11 +56,11 @@ def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("broken by the test")
 
-    import_module("fl_audit.strategies.games.watched")  # which is loaded late, and holds half of the hooks
+    import_module("fl_audit.strategies.black_box.audited_strategy")  # which is loaded late, and holds half of the hooks
     module = max((name for name in sys.modules if hook.startswith(f"{name}.")), key=len)
     owner, _, name = hook.removeprefix(f"{module}.").rpartition(".")
     monkeypatch.setattr(attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module], name, broken)
-    result = toy_run(FedAvg, toy_audit(tmp_path, games=21, contribution="own"))
+    result = toy_run(FedAvg, toy_audit(tmp_path, trials=21, contribution="own"))
     assert result.arrays == expected.arrays
     assert result.train_metrics_clientapp == expected.train_metrics_clientapp
     assert _HOOKS[hook] in capsys.readouterr().err
@@ -86,7 +86,7 @@ class Longest(FedAvg):
 
 def test_models_that_change_their_shape_train_as_ever(tmp_path: Path) -> None:
     expected = _run(Longest, None, growing)
-    assert _run(Longest, toy_audit(tmp_path, games=21, contribution="own"), growing) == expected
+    assert _run(Longest, toy_audit(tmp_path, trials=21, contribution="own"), growing) == expected
     assert len(expected["0"].numpy()) == 6 + 2 * 3
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_watched_trains_as_ever(
             return repr(error)
 
     assert trained(toy_audit(tmp_path)) == trained(None)
-    assert "no games are played, the app trains as ever: " in capsys.readouterr().err
+    assert "no trials are played, the app trains as ever: " in capsys.readouterr().err
 
 
 class Silent(FedAvg):
@@ -130,9 +130,9 @@ def test_messages_without_arrays_are_left_out(tmp_path: Path, capsys: pytest.Cap
         return Message(RecordDict(), reply_to=message)
 
     toy_run(
-        lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, games=21, contribution="own"), mods=[insider, empty]
+        lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, trials=21, contribution="own"), mods=[insider, empty]
     )
-    assert "games" in capsys.readouterr().err
+    assert "trials" in capsys.readouterr().err
 
 
 class Tracked(FedAvg):
@@ -148,7 +148,7 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     tracker = ModuleType("wandb")
     tracker.log = rows.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", tracker)
-    toy_run(lambda: Tracked(fraction_evaluate=0.0), toy_audit(tmp_path, games=30, contribution="own"))
+    toy_run(lambda: Tracked(fraction_evaluate=0.0), toy_audit(tmp_path, trials=30, contribution="own"))
     assert rows == [{"round": 1, "mode": None}, {"round": 2, "mode": None}]
     assert "WANDB_MODE" not in os.environ
     tracker.log({"round": 3})
@@ -174,11 +174,11 @@ class OnABoard(FedAvg):
 
 
 def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer has a thread of its own: thousands of games would have thousands."""
+    """A writer has a thread of its own: thousands of trials would have thousands."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(OnABoard, "kept", SummaryWriter("kept"), raising=False)
     before = threading.active_count()
-    toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", games=30, contribution="own"))
+    toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", trials=30, contribution="own"))
     assert threading.active_count() - before <= 6  # three in a round
     assert len(list(tmp_path.glob("1.0/*/events.*"))) == 2
     OnABoard.kept.close()
@@ -187,11 +187,11 @@ def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypat
     assert json.loads((kept_in(tmp_path / "audit") / "verdict.json").read_text())["verdict"] == "violated"
 
 
-def test_games_of_another_strategy_are_left_and_new_ones_are_played(
+def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Noise 0 tells all, noise 50 nothing; games of equal strategies go on where they were."""
-    audit = toy_audit(tmp_path, games=40, contribution="own")
+    """Noise 0 tells all, noise 50 nothing; trials of equal strategies go on where they were."""
+    audit = toy_audit(tmp_path, trials=40, contribution="own")
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
         toy_run(lambda spread=spread: Noisy(spread), audit)
@@ -228,7 +228,7 @@ def counting(message: Message, _context: Any, _call_next: Any) -> Message:
 def test_counters_under_flowers_wrapper_are_found_by_default(
     tmp_path: Path, model: tuple[str, ...], expected: str
 ) -> None:
-    """Noise five times the norm: of the weights 54 % of games can be told, and the claim allows 73 %."""
+    """Noise five times the norm: of the weights 54 % of trials can be told, and the claim allows 73 %."""
     whole = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
     audit = Audit(StatedClaim("add-remove-client", epsilon=1.0), directory=tmp_path, seed=1)
 
@@ -248,7 +248,7 @@ def test_flowers_wrappers_get_crafted_updates_wherever_they_stand() -> None:
     model = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
     kinds: list[Any] = [old.DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideFixedClipping]
     for wrapper, inner in zip(kinds, (old.FedAvg(), FedAvg()), strict=True):
-        made = as_strategy(wrapper(inner, 1.0, 1.0, CLIENTS))
+        made = adapted_strategy(wrapper(inner, 1.0, 1.0, CLIENTS))
         assert audit.contributions(made, model) == ("crafted", "own")
         around = FedAvg()
         around._inner = made  # type: ignore[attr-defined]
@@ -280,7 +280,7 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
 ) -> None:
     """No client of this app ever moves what is beside its weights: only a crafted one shows that it is passed on.
 
-    Its own contribution is nothing at all, under D too, and nothing follows from such games.
+    Its own contribution is nothing at all, under D too, and nothing follows from such trials.
     """
 
     def idle(message: Message, _context: Any, _call_next: Any) -> Message:
@@ -291,7 +291,7 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
     verdicts = []
     for contribution in (None, "own"):
         claim = StatedClaim(relation, epsilon=1.0)
-        audit = toy_audit(tmp_path, claim=claim, games=100, contribution=contribution, length=length)
+        audit = toy_audit(tmp_path, claim=claim, trials=100, contribution=contribution, length=length)
         toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
         verdicts.append(str(audit.verdict().verdict))
     assert verdicts == ["violated", "inconclusive"]
@@ -335,7 +335,7 @@ class OfFloats(Noisy):
 def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, spread: float, expected: str) -> None:
     """Half and double precision, no axes, no entries, counters, bytes, switches, and the names of normalisations."""
     plain = toy_run(lambda: OfFloats(0.0), None, mods=[mixed_client], start=MIXED)
-    audit = toy_audit(tmp_path, games=100)
+    audit = toy_audit(tmp_path, trials=100)
     watched = toy_run(lambda: OfFloats(spread), audit, mods=[insider, mixed_client], start=MIXED)
     found = {name: (array.dtype, array.shape) for name, array in watched.arrays.items()}
     assert found == {name: (array.dtype, array.shape) for name, array in plain.arrays.items()}

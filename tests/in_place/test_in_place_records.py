@@ -20,11 +20,11 @@ from torch.utils.data import DataLoader, SequentialSampler, Subset, TensorDatase
 from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
-from fl_audit.strategies.games import StatedClaim, held, insider
-from fl_audit.strategies.games.data_sets import data_set_of
-from fl_audit.strategies.games.hearing import FAILED, GameEars, Scene
-from fl_audit.strategies.games.insider import shard_of
-from fl_audit.strategies.games.notes import Deed, Note, Observer
+from fl_audit.strategies.black_box import StatedClaim, held, insider
+from fl_audit.strategies.black_box.data_sets import data_set_of
+from fl_audit.strategies.black_box.insider import shard_of
+from fl_audit.strategies.black_box.message_tags import Observer, TargetAction, TrialTag
+from fl_audit.strategies.black_box.recorder import FAILED, RecordingSetup, TrialRecorder
 from fl_audit.strategies.grids import make_messages_for
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
@@ -98,8 +98,12 @@ def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str
     if kind == "subset":  # of records that are tuples
         whole = Subset(Own(), [0, 1, 2, 3])
     rows = rows_of(whole) if kind != "tensors" else VALUES
-    for deed, places in ((Deed.OWN, [0, 1, 2, 3]), (Deed.WITHOUT_RECORD, [1, 2, 3]), (Deed.OTHER_RECORD, [3, 1, 2, 3])):
-        with shard_of(deed) as shard:
+    for action, places in (
+        (TargetAction.OWN, [0, 1, 2, 3]),
+        (TargetAction.WITHOUT_RECORD, [1, 2, 3]),
+        (TargetAction.OTHER_RECORD, [3, 1, 2, 3]),
+    ):
+        with shard_of(action) as shard:
             found = held(whole)
         assert shard.records == 4
         assert shard.fault is None
@@ -123,9 +127,9 @@ def test_a_shuffling_loader_draws_as_the_one_that_was_handed_over() -> None:
         return [float(one) for batch in loader for one in batch[:, 0]]
 
     whole = DataLoader(Own(), batch_size=3, shuffle=True)
-    with shard_of(Deed.OWN):
+    with shard_of(TargetAction.OWN):
         assert order(held(whole)) == order(whole)
-    with shard_of(Deed.WITHOUT_RECORD):
+    with shard_of(TargetAction.WITHOUT_RECORD):
         assert sorted(order(held(whole))) == [2.0, 4.0, 6.0]
 
 
@@ -153,11 +157,11 @@ NO_DATA_SETS: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("what", NO_DATA_SETS)
 def test_what_is_no_data_set_is_refused_in_one_line(what: str) -> None:
-    """In games by an error; in the app's own training, which goes on as ever, by what the server is told."""
+    """In trials by an error; in the app's own training, which goes on as ever, by what the server is told."""
     make, said = NO_DATA_SETS[what]
     part = make()
-    for deed in (Deed.OWN, Deed.WITHOUT_RECORD):
-        with shard_of(deed), pytest.raises(InputError) as refused:
+    for action in (TargetAction.OWN, TargetAction.WITHOUT_RECORD):
+        with shard_of(action), pytest.raises(InputError) as refused:
             held(part)
         assert said in str(refused.value)
         assert "\n" not in str(refused.value)
@@ -168,7 +172,7 @@ def test_what_is_no_data_set_is_refused_in_one_line(what: str) -> None:
 
 def test_parts_of_other_records_are_refused() -> None:
     """A second data set in the same message would differ in a second record."""
-    with shard_of(Deed.WITHOUT_RECORD), pytest.raises(InputError, match="parts of 4 and 3 records"):
+    with shard_of(TargetAction.WITHOUT_RECORD), pytest.raises(InputError, match="parts of 4 and 3 records"):
         held(VALUES, VALUES[1:])
     with shard_of(None) as shard:
         held(VALUES)
@@ -202,7 +206,7 @@ def verdict_of(directory: Path) -> tuple[dict[str, Any], str]:
 
 def weights(rows: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return a sum of clipped records with noise of eight times the norm, in the first of six parameters."""
-    noise = np.random.normal(0, 8.0, 6)  # noqa: NPY002  # the games seed it
+    noise = np.random.normal(0, 8.0, 6)  # noqa: NPY002  # the trials seed it
     noise[0] += np.clip(rows[:, 0], -1, 1).sum()
     return noise.astype(np.float32)
 
@@ -213,11 +217,11 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     data = Dataset.from_dict({"x": np.linspace(-1, 1, 99)[:, None]}).with_format("numpy")
     claim = StatedClaim(adjacency, epsilon=1.0)
     train = client(lambda: weights(np.stack([row["x"] for row in held(data)])))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), toy_audit(tmp_path, games=50, claim=claim), mods=[insider, train])
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), toy_audit(tmp_path, trials=50, claim=claim), mods=[insider, train])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []
-    assert found["findings"][0]["share_of_games"] == 1.0
+    assert found["findings"][0]["share_of_trials"] == 1.0
     assert "error" not in text
 
 
@@ -235,7 +239,7 @@ def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: 
             raise KeyError("images")
         return weights(rows)
 
-    audit = toy_audit(tmp_path, games=50, claim=StatedClaim("add-remove-record", epsilon=1.0))
+    audit = toy_audit(tmp_path, trials=50, claim=StatedClaim("add-remove-record", epsilon=1.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "inconclusive"
@@ -243,7 +247,7 @@ def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: 
     first = text.partition("\n")[0]
     assert "The target's client replied with an error" in first
     assert "the change itself may be the cause" in first
-    shares = "100% of games with D and 0% with D'" if how.endswith("alone") else "0% of games with D and 100% with D'"
+    shares = "100% of trials with D and 0% with D'" if how.endswith("alone") else "0% of trials with D and 100% with D'"
     assert shares in first
     assert not found["floating_point"]
     assert audit.verdict().verdict == "inconclusive"
@@ -253,18 +257,20 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
     """Nor is one of some rounds alone; who is not asked owes none."""
     make_messages_for(1, 1)
     for answered in ((2, 3), (2,), (3,)):
-        scene = Scene({"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), note=Note(1))
-        ears = GameEars(scene)
+        scene = RecordingSetup(
+            {"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), note=TrialTag(1)
+        )
+        recorder = TrialRecorder(scene)
         for node in (2, 3):
             message = Message(RecordDict({"arrays": ArrayRecord([VALUES])}), node, "train")
-            ears.sends(message)
+            recorder.sends(message)
             if node in answered:
-                ears.receives(Message(RecordDict({"arrays": ArrayRecord([VALUES])}), reply_to=message))
-        assert (FAILED in ears._seen(None, "timed out").numbers) is (2 not in answered)
+                recorder.receives(Message(RecordDict({"arrays": ArrayRecord([VALUES])}), reply_to=message))
+        assert (FAILED in recorder._seen(None, "timed out").numbers) is (2 not in answered)
 
 
 def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
-    """Without noise a claim is broken, though every fifteenth game of either truth ends with an error."""
+    """Without noise a claim is broken, though every fifteenth trial of either truth ends with an error."""
     data, calls = np.linspace(-1, 1, 99)[:, None], [0]
 
     def train() -> NDArray[np.float32]:
@@ -273,15 +279,15 @@ def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
             raise ConnectionError("a hiccup")
         return np.full(6, held(data).sum(), np.float32)
 
-    audit = toy_audit(tmp_path, games=60, claim=StatedClaim("add-remove-record", epsilon=1.0))
+    audit = toy_audit(tmp_path, trials=60, claim=StatedClaim("add-remove-record", epsilon=1.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "violated"
-    assert found["findings"][0]["right"] < found["findings"][0]["games"]
+    assert found["findings"][0]["right"] < found["findings"][0]["trials"]
     assert "replies of clients: an error in" in text
 
 
-def test_what_is_no_data_set_is_said_before_any_game(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_data_set_is_said_before_any_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     audit = toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0))
     train = client(lambda: np.full(6, held({"x": VALUES})["x"].sum(), np.float32))
     result = toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, train])
@@ -311,7 +317,7 @@ def test_an_honest_opacus_app_of_hugging_face_records_is_not_called_violated(tmp
             optimizer.step()
         return np.concatenate([part.detach().numpy().ravel() for part in net.parameters()]).astype(np.float32)
 
-    audit = toy_audit(tmp_path, games=200, claim=StatedClaim("add-remove-record", epsilon=4.0))
+    audit = toy_audit(tmp_path, trials=200, claim=StatedClaim("add-remove-record", epsilon=4.0))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[insider, client(train)])
     found, _ = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"

@@ -13,14 +13,14 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.strategies.games import Audit, StatedClaim, insider
+from fl_audit.strategies.black_box import Audit, StatedClaim, insider
 
 CLIENTS = 3
 
 
 @dataclass
 class Heard:
-    """What the app's own code saw: contents of messages and group ids, by round, of its training and of games."""
+    """What the app's own code saw: contents of messages and group ids, by round, of its training and of trials."""
 
     messages: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
     states: list[float] = field(default_factory=list)
@@ -51,12 +51,12 @@ def toy_client(mods: list[Any], heard: Heard, size: int = 6) -> ClientApp:
 
 
 def toy_audit(directory: Path, **changes: Any) -> Audit:
-    settings: dict[str, Any] = {"games": 60, "seed": 1, "directory": directory}
+    settings: dict[str, Any] = {"trials": 60, "seed": 1, "directory": directory}
     return Audit(**({"claim": StatedClaim("add-remove-client", epsilon=1.0)} | settings | changes))
 
 
 def kept_in(directory: Path) -> Path:
-    """Return where the games of the last version of an app are kept."""
+    """Return where the trials of the last version of an app are kept."""
     return max(directory.glob("*/campaign.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 

@@ -10,22 +10,22 @@ from torch import Tensor, nn
 
 @lru_cache(maxsize=4)
 def _in_double(template: nn.Module) -> nn.Module:
-    """Return a copy; all its parameters are set anew in every world."""
+    """Return a copy; all its parameters are set anew in every trial."""
     return copy.deepcopy(template).double().eval().requires_grad_(True)
 
 
 def example_gradients(template: nn.Module, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return every example's gradient in every world, float64 (worlds, n, parameters)."""
+    """Return every example's gradient in every trial, float64 (trials, n, parameters)."""
     module = _in_double(template)
     parameters, features = list(module.parameters()), features.double()
     rows = torch.zeros(len(models), len(labels), models.shape[1], dtype=torch.float64)
-    for world, model in enumerate(models):
+    for trial, model in enumerate(models):
         nn.utils.vector_to_parameters(model.double(), parameters)
         for index in range(len(labels)):
             logits = module(features[index : index + 1])
             loss = -F.log_softmax(logits, dim=1)[0, labels[index]]
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            rows[world, index] = torch.cat(
+            rows[trial, index] = torch.cat(
                 [
                     (torch.zeros_like(value) if gradient is None else gradient).reshape(-1)
                     for gradient, value in zip(found, parameters, strict=True)
@@ -35,10 +35,10 @@ def example_gradients(template: nn.Module, models: Tensor, features: Tensor, lab
 
 
 def clip_and_sum(gradients: Tensor, clipping_norm: float) -> Tensor:
-    """Return sum_e g_e min(1, C / ||g_e||) per world, float64 (worlds, parameters)."""
+    """Return sum_e g_e min(1, C / ||g_e||) per trial, float64 (trials, parameters)."""
     total = torch.zeros(gradients.shape[0], gradients.shape[2], dtype=torch.float64)
-    for world, rows in enumerate(gradients):
+    for trial, rows in enumerate(gradients):
         for gradient in rows:
             norm = float(gradient.norm())
-            total[world] += gradient if norm <= clipping_norm else gradient * (clipping_norm / norm)
+            total[trial] += gradient if norm <= clipping_norm else gradient * (clipping_norm / norm)
     return total

@@ -13,7 +13,7 @@ from torch import Tensor
 from fl_audit.errors import InputError
 from fl_audit.learning.frozen_cores import VggCore, core_shape, find_weights, load_core
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 PLACES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)
 CHANNELS = (3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)

@@ -1,4 +1,4 @@
-"""Local training against a plain torch loop, and the laws of its batches, its worlds and its clipping."""
+"""Local training against a plain torch loop, and the distributions of its batches, its trials and its clipping."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning.test_learning_stacked import NETS
+from learning.test_learning_stacked_model import NETS
 from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor, nn
 
@@ -20,8 +20,8 @@ from fl_audit.learning import chain_training
 from fl_audit.learning.chain_training import dense_chain
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.stacked import StackedModel
-from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
 Batches = Sequence[np.ndarray]
@@ -41,11 +41,11 @@ def _made(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     return make(), shape
 
 
-def _setting(name: str, worlds: int, records: int) -> tuple[StackedModel, Tensor, Tensor, Tensor]:
+def _setting(name: str, trials: int, records: int) -> tuple[StackedModel, Tensor, Tensor, Tensor]:
     torch.manual_seed(11)
     module, shape = _made(name)
     model = StackedModel(module, shape)
-    models = model.layout.flatten(dict(module.named_parameters())) + 0.2 * torch.randn(worlds, model.layout.size)
+    models = model.layout.flatten(dict(module.named_parameters())) + 0.2 * torch.randn(trials, model.layout.size)
     features = torch.randn(records, *shape)
     classes = model.template(torch.randn(1, *shape)).shape[1]
     return model, models, features, torch.arange(records) % classes
@@ -54,7 +54,7 @@ def _setting(name: str, worlds: int, records: int) -> tuple[StackedModel, Tensor
 def _torch_loop(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, rate: float, batches: Batches
 ) -> Tensor:
-    """Return start minus end of torch.optim.SGD, world by world, in float64."""
+    """Return start minus end of torch.optim.SGD, trial by trial, in float64."""
     module = copy.deepcopy(model.template).double().requires_grad_(True)
     rows = []
     for start in models.double():
@@ -76,10 +76,10 @@ def _assert_close(found: Tensor, truth: Tensor) -> None:
 
 @pytest.mark.few_cases(20)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-@pytest.mark.parametrize("worlds", [1, 3])
+@pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("name", [*NETS, "sigmoids", *FAST, *GENERIC])
-def test_updates_are_those_of_a_torch_loop(name: str, worlds: int) -> None:
-    model, models, features, labels = _setting(name, worlds, 11)
+def test_updates_are_those_of_a_torch_loop(name: str, trials: int) -> None:
+    model, models, features, labels = _setting(name, trials, 11)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
     batches, start = _batches(11, schedule), models.clone()
     found = local_updates(model, models, features, labels, schedule, batches)
@@ -101,10 +101,10 @@ def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypa
 
 
 @pytest.mark.parametrize("name", ["sigmoids", "residual", "embedding"])
-@given(worlds=st.integers(1, 4), records=st.integers(1, 9), rate=st.floats(1e-3, 1.0))
+@given(trials=st.integers(1, 4), records=st.integers(1, 9), rate=st.floats(1e-3, 1.0))
 @settings(max_examples=examples(15), deadline=None)
-def test_one_step_on_all_records_is_the_mean_gradient(name: str, worlds: int, records: int, rate: float) -> None:
-    model, models, features, labels = _setting(name, worlds, records)
+def test_one_step_on_all_records_is_the_mean_gradient(name: str, trials: int, records: int, rate: float) -> None:
+    model, models, features, labels = _setting(name, trials, records)
     schedule = LocalSchedule(rate, batch=records, steps=1)
     found = local_updates(model, models, features, labels, schedule, _batches(records, schedule))
     expected = rate * model.clipped_sum(models, features, labels, None) / records
@@ -114,7 +114,7 @@ def test_one_step_on_all_records_is_the_mean_gradient(name: str, worlds: int, re
 
 
 @pytest.mark.parametrize("name", ["dense-128", "mnist-cnn", "a layer used twice"])
-def test_worlds_do_not_see_one_another(name: str) -> None:
+def test_trials_do_not_see_one_another(name: str) -> None:
     model, models, features, labels = _setting(name, 4, 9)
     schedule = LocalSchedule(0.1, batch=4, epochs=1)
     batches = _batches(9, schedule)
@@ -136,10 +136,10 @@ def test_no_records_move_nothing(name: str) -> None:
     assert torch.equal(found, torch.zeros_like(models))
 
 
-def test_worlds_beyond_the_cache_wait_for_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_beyond_the_cache_wait_for_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, features, labels = _setting("dense-128", 5, 9)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
-    monkeypatch.setattr(model, "worlds_per_pass", lambda examples: 2)
+    monkeypatch.setattr(model, "trials_per_pass", lambda examples: 2)
     found = local_updates(model, models, features, labels, schedule, _batches(9, schedule))
     _assert_close(found, _torch_loop(model, models, features, labels, 0.1, _batches(9, schedule)))
 
@@ -190,12 +190,12 @@ def test_schedules_that_make_no_sense_are_refused(wrong: dict[str, float | None]
 
 @given(exponents=st.lists(st.floats(-6, 6), min_size=1, max_size=5), norm=st.floats(1e-3, 1e3), is_each=st.booleans())
 def test_clipping_keeps_directions_and_bounds_norms(exponents: list[float], norm: float, is_each: bool) -> None:
-    worlds = len(exponents)
+    trials = len(exponents)
     updates = (
-        torch.randn(worlds, 50, generator=torch.Generator().manual_seed(1)) * 10 ** torch.tensor(exponents)[:, None]
+        torch.randn(trials, 50, generator=torch.Generator().manual_seed(1)) * 10 ** torch.tensor(exponents)[:, None]
     )
     before = updates.double()
-    limits = norm * torch.arange(1, worlds + 1) if is_each else torch.full((worlds,), norm)
+    limits = norm * torch.arange(1, trials + 1) if is_each else torch.full((trials,), norm)
     clipped, norms = clip_updates(updates, limits if is_each else norm)
     torch.testing.assert_close(norms.double(), before.norm(dim=1), rtol=1e-5, atol=0)
     factors = (limits.double() / before.norm(dim=1)).clamp(max=1)

@@ -1,4 +1,4 @@
-"""Worlds with members of their own: each ends where a plain loop of torch ends that trains on its members alone."""
+"""Trials with members of their own: each ends where a plain loop of torch ends that trains on its members alone."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from fl_audit.learning.local_training import (
     member_batches,
     member_updates,
 )
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 _NETS = {
     "chain": lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 6), nn.Tanh(), nn.Linear(6, 3)),
@@ -42,7 +42,7 @@ def _loop(
 
 @pytest.mark.parametrize("net", _NETS)
 @pytest.mark.parametrize("optimizer", LocalOptimizer)
-def test_every_world_ends_where_a_plain_loop_ends(net: str, optimizer: LocalOptimizer) -> None:
+def test_every_trial_ends_where_a_plain_loop_ends(net: str, optimizer: LocalOptimizer) -> None:
     torch.manual_seed(0)
     model = StackedModel(_NETS[net](), (5,))
     source = torch.Generator().manual_seed(1)
@@ -54,12 +54,12 @@ def test_every_world_ends_where_a_plain_loop_ends(net: str, optimizer: LocalOpti
     schedule = LocalSchedule(0.05, 4, epochs=3, optimizer=optimizer)
     batches = member_batches(present, schedule, np.random.default_rng(3))
     moved = member_updates(model, models, *data, schedule, batches)
-    for world in range(4):
-        own = [torch.from_numpy(batch[world][batch[world] >= 0]) for batch in batches]
+    for trial in range(4):
+        own = [torch.from_numpy(batch[trial][batch[trial] >= 0]) for batch in batches]
         own = [batch for batch in own if len(batch)]
-        assert sorted(torch.cat(own).tolist()) == sorted(np.flatnonzero(present[world]).tolist() * 3)
-        end = _loop(model, models[world], own, schedule, data)
-        assert torch.allclose(models[world] - moved[world], end, rtol=1e-4, atol=1e-5)
+        assert sorted(torch.cat(own).tolist()) == sorted(np.flatnonzero(present[trial]).tolist() * 3)
+        end = _loop(model, models[trial], own, schedule, data)
+        assert torch.allclose(models[trial] - moved[trial], end, rtol=1e-4, atol=1e-5)
 
 
 def test_with_all_records_sgd_is_that_of_clients() -> None:
@@ -75,17 +75,17 @@ def test_with_all_records_sgd_is_that_of_clients() -> None:
 
 
 @given(st.integers(0, 30), st.integers(1, 5), st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**32))
-def test_an_epoch_takes_every_member_once(records: int, worlds: int, batch: int, epochs: int, seed: int) -> None:
+def test_an_epoch_takes_every_member_once(records: int, trials: int, batch: int, epochs: int, seed: int) -> None:
     source = np.random.default_rng(seed)
-    present = source.random((worlds, records)) < source.random()
+    present = source.random((trials, records)) < source.random()
     batches = member_batches(present, LocalSchedule(0.1, batch, epochs=epochs), source)
-    for world in range(worlds):
-        taken = np.concatenate([one[world] for one in batches]) if batches else np.empty(0, dtype=np.int64)
-        assert np.array_equal(np.bincount(taken[taken >= 0], minlength=records), epochs * present[world])
-    assert all(one.shape == (worlds, batch) for one in batches)
+    for trial in range(trials):
+        taken = np.concatenate([one[trial] for one in batches]) if batches else np.empty(0, dtype=np.int64)
+        assert np.array_equal(np.bincount(taken[taken >= 0], minlength=records), epochs * present[trial])
+    assert all(one.shape == (trials, batch) for one in batches)
 
 
-def test_worlds_do_not_depend_on_those_beside_them() -> None:
+def test_trials_do_not_depend_on_those_beside_them() -> None:
     model = StackedModel(_NETS["chain"](), (5,))
     source = torch.Generator().manual_seed(1)
     data = torch.randn(40, 5, generator=source), torch.randint(3, (40,), generator=source)
@@ -95,14 +95,14 @@ def test_worlds_do_not_depend_on_those_beside_them() -> None:
     together = member_updates(
         model, models, *data, schedule, member_batches(present, schedule, np.random.default_rng(3))
     )
-    for world in range(6):
-        one = member_batches(present[[world]], schedule, np.random.default_rng(3))
-        alone = member_updates(model, models[[world]], *data, schedule, one)
-        assert torch.allclose(alone[0], together[world], rtol=1e-4, atol=1e-5)
+    for trial in range(6):
+        one = member_batches(present[[trial]], schedule, np.random.default_rng(3))
+        alone = member_updates(model, models[[trial]], *data, schedule, one)
+        assert torch.allclose(alone[0], together[trial], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("net", ["chain", "generic"])
-def test_worlds_with_records_of_their_own_train_on_them(net: str) -> None:
+def test_trials_with_records_of_their_own_train_on_them(net: str) -> None:
     model = StackedModel(_NETS[net](), (5,))
     source = torch.Generator().manual_seed(1)
     features = torch.randint(2, (4, 23, 5), generator=source, dtype=torch.uint8)
@@ -112,7 +112,7 @@ def test_worlds_with_records_of_their_own_train_on_them(net: str) -> None:
     schedule = LocalSchedule(0.05, 4, epochs=2, optimizer=LocalOptimizer.ADAM)
     batches = member_batches(present, schedule, np.random.default_rng(3))
     moved = member_updates(model, models, features, labels, schedule, batches)
-    for world in range(4):
-        one = tuple(batch[[world]] for batch in batches)
-        alone = member_updates(model, models[[world]], features[world].float(), labels[world], schedule, one)
-        assert torch.allclose(moved[world], alone[0], rtol=1e-4, atol=1e-6)
+    for trial in range(4):
+        one = tuple(batch[[trial]] for batch in batches)
+        alone = member_updates(model, models[[trial]], features[trial].float(), labels[trial], schedule, one)
+        assert torch.allclose(moved[trial], alone[0], rtol=1e-4, atol=1e-6)

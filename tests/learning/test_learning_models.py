@@ -1,4 +1,4 @@
-"""Models by name, initial weights of worlds, and every refusal."""
+"""Models by name, initial weights of trials, and every refusal."""
 
 import copy
 import random
@@ -16,8 +16,8 @@ from torch import nn
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, build_model, initial_models, model_template
 from fl_audit.learning.module_checks import check_module
-from fl_audit.learning.stacked import StackedModel
-from fl_audit.learning.stacking import ParameterLayout
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.learning.stacked_model import StackedModel
 
 FACTORIES = """
 import torch
@@ -141,17 +141,17 @@ def test_mnist_cnn_refuses_what_is_no_image(shape: tuple[int, ...], message: str
 # Initial weights
 
 
-def test_the_weights_of_a_world_do_not_depend_on_its_company() -> None:
+def test_the_weights_of_a_trial_do_not_depend_on_its_company() -> None:
     spec = ModelSpec("adult-mlp", (9,), 2)
     together = initial_models(spec, 3, [0, 1, 2, 3, 4])
     assert together.dtype == torch.float32
     assert together.shape == (5, 9 * 6 + 6 + 42 + 14)
     assert torch.equal(initial_models(spec, 3, [4, 1]), together[[4, 1]])
-    for world in range(5):
-        assert torch.equal(initial_models(spec, 3, [world])[0], together[world])
+    for trial in range(5):
+        assert torch.equal(initial_models(spec, 3, [trial])[0], together[trial])
 
 
-def test_the_weights_of_worlds_and_seeds_differ() -> None:
+def test_the_weights_of_trials_and_seeds_differ() -> None:
     spec = ModelSpec("logistic", (9,), 2)
     rows = torch.cat([initial_models(spec, seed, range(4)) for seed in (0, 1, 2**64 - 1)])
     assert len(torch.unique(rows, dim=0)) == 12
@@ -521,7 +521,7 @@ def test_of_a_model_with_a_frozen_part_the_rest_is_trained(
 def clipped_by_hand(
     module: nn.Module, row: torch.Tensor, features: torch.Tensor, labels: torch.Tensor, norm: float
 ) -> torch.Tensor:
-    """Return the clipped sum of one world by torch alone, on the module as its author wrote it."""
+    """Return the clipped sum of one trial by torch alone, on the module as its author wrote it."""
     module = module.double()
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     nn.utils.vector_to_parameters(row.double(), trained)
@@ -543,11 +543,11 @@ def test_a_strangers_module_runs_without_a_word_of_torch(
     found = model.clipped_sum(models, features, labels, 0.3)
     model.losses(models, features, labels)
     # vmap has no rule for the truth's own way through some of these layers; one example at a time has.
-    for world, weights in enumerate(models):
+    for trial, weights in enumerate(models):
         total = torch.zeros(model.layout.size, dtype=torch.float64)
         for feature, label in zip(features, labels, strict=True):
             total += clipped_alone(model, weights, feature, label, 0.3)
-        torch.testing.assert_close(found[world].double(), total, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found[trial].double(), total, rtol=1e-4, atol=1e-5)
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)] == []
 
 
@@ -565,7 +565,7 @@ def clipped_alone(
     return flat * min(1.0, norm / float(flat.norm()))
 
 
-def test_a_factory_is_called_once_a_process_beside_the_weights_of_each_world(
+def test_a_factory_is_called_once_a_process_beside_the_weights_of_each_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "counted_models.py").write_text(

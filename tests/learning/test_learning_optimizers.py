@@ -17,19 +17,19 @@ from fl_audit.learning.optimizers import (
     step,
 )
 
-ROUNDS, WORLDS, PARAMETERS = 10, 3, 40
+ROUNDS, TRIALS, PARAMETERS = 10, 3, 40
 Reference = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 def _gradients() -> list[Tensor]:
     source = torch.Generator().manual_seed(4)
     scale = torch.tensor([[1e-3], [1.0], [30.0]])
-    return [scale * torch.randn(WORLDS, PARAMETERS, generator=source) for _ in range(ROUNDS)]
+    return [scale * torch.randn(TRIALS, PARAMETERS, generator=source) for _ in range(ROUNDS)]
 
 
 def _path(optimizer: ServerOptimizer, gradients: list[Tensor]) -> list[Tensor]:
     """Return the models of all rounds, the initial ones first."""
-    models = [torch.randn(WORLDS, PARAMETERS, generator=torch.Generator().manual_seed(5))]
+    models = [torch.randn(TRIALS, PARAMETERS, generator=torch.Generator().manual_seed(5))]
     state = OptimizerState()
     for gradient in gradients:
         moved, state = step(optimizer, models[-1], gradient, state)
@@ -57,13 +57,13 @@ def _path(optimizer: ServerOptimizer, gradients: list[Tensor]) -> list[Tensor]:
 def test_ten_steps_are_torchs(optimizer: ServerOptimizer, reference: Reference) -> None:
     gradients = _gradients()
     models = _path(optimizer, gradients)
-    for world in range(WORLDS):  # each world alone, so that none leans on another
-        weights = nn.Parameter(models[0][world].clone())
+    for trial in range(TRIALS):  # each trial alone, so that none leans on another
+        weights = nn.Parameter(models[0][trial].clone())
         theirs = reference([weights])
         for gradient, expected in zip(gradients, models[1:], strict=True):
-            weights.grad = gradient[world].clone()
+            weights.grad = gradient[trial].clone()
             theirs.step()
-            torch.testing.assert_close(expected[world], weights.detach(), rtol=2e-6, atol=2e-6)
+            torch.testing.assert_close(expected[trial], weights.detach(), rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", list(OptimizerKind))
@@ -86,8 +86,8 @@ def test_a_step_of_many_large_models_is_that_of_each_alone(kind: OptimizerKind) 
     models, first, second = torch.randn(3, 5, 70_000, generator=source)
     moved, state = step(optimizer, models, first, OptimizerState(), denominator=7.0)
     moved, state = step(optimizer, moved, second, state, denominator=7.0)
-    for world in range(5):
-        rows = slice(world, world + 1)
+    for trial in range(5):
+        rows = slice(trial, trial + 1)
         alone, own = step(optimizer, models[rows], first[rows] / 7.0, OptimizerState())
         alone, own = step(optimizer, alone, second[rows] / 7.0, own)
         assert torch.equal(moved[rows], alone)

@@ -1,39 +1,39 @@
-"""Worlds with records of their own, in bytes: sums and local training are those of each world alone, in float64."""
+"""Trials with records of their own, in bytes: sums and local training are those of each trial alone, in float64."""
 
 import numpy as np
 import pytest
 import torch
 from learning import test_learning_local_training as training
 from learning.gradient_truth import clip_and_sum, example_gradients
-from learning.test_learning_stacked import NETS
+from learning.test_learning_stacked_model import NETS
 from torch import Tensor
 
-from fl_audit.learning import chain_training, sampling, stacked
+from fl_audit.learning import chain_training, sampling, stacked_model
 from fl_audit.learning.local_training import LocalSchedule, local_updates
-from fl_audit.learning.sampling import Workload
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.sampling import BatchWorkload
+from fl_audit.learning.stacked_model import StackedModel
 
-WORLDS, RECORDS = 4, 6
+TRIALS, RECORDS = 4, 6
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
 BUDGETS = ["CACHE_BUDGET", "PASS_BUDGET", "GRADIENT_BUDGET"]
 UNLIKE_CHAINS = ["mnist-cnn", "group-norm", "residual", "a layer used twice"]
 
 
-def _setting(name: str, worlds: int = WORLDS, records: int = RECORDS) -> tuple[StackedModel, Tensor, Tensor, Tensor]:
-    """Return a model and, of every world, its own weights, its own records of bits and the labels that all share."""
-    model, models, _, labels = training._setting(name, worlds, records)
+def _setting(name: str, trials: int = TRIALS, records: int = RECORDS) -> tuple[StackedModel, Tensor, Tensor, Tensor]:
+    """Return a model and, of every trial, its own weights, its own records of bits and the labels that all share."""
+    model, models, _, labels = training._setting(name, trials, records)
     source = torch.Generator().manual_seed(3)
-    bits = torch.randint(2, (worlds, records, *model.feature_shape), generator=source, dtype=torch.uint8)
-    return model, models, bits, labels.expand(worlds, -1)
+    bits = torch.randint(2, (trials, records, *model.feature_shape), generator=source, dtype=torch.uint8)
+    return model, models, bits, labels.expand(trials, -1)
 
 
 def _sums(model: StackedModel, models: Tensor, bits: Tensor, labels: Tensor, norm: float, samples: Tensor) -> Tensor:
-    """Return clipped sums world by world, from gradients of single records."""
+    """Return clipped sums trial by trial, from gradients of single records."""
     rows = []
-    for world in range(len(models)):
-        held = samples[world]
-        one = models[world : world + 1]
-        gradients = example_gradients(model.template, one, bits[world, held].float(), labels[world, held])
+    for trial in range(len(models)):
+        held = samples[trial]
+        one = models[trial : trial + 1]
+        gradients = example_gradients(model.template, one, bits[trial, held].float(), labels[trial, held])
         rows.append(clip_and_sum(gradients, norm))
     return torch.cat(rows)
 
@@ -47,10 +47,10 @@ def _assert_close(found: Tensor, truth: Tensor) -> None:
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
-def test_clipped_sums_are_those_of_each_world_alone(name: str, way: str) -> None:
+def test_clipped_sums_are_those_of_each_trial_alone(name: str, way: str) -> None:
     model, models, bits, labels = _setting(name)
     model.fast = way == "fast"
-    everybody = torch.ones(WORLDS, RECORDS, dtype=torch.bool)
+    everybody = torch.ones(TRIALS, RECORDS, dtype=torch.bool)
     for norm in (1.0, float("inf")):
         found = model.clipped_sum(models, bits, labels, None if norm == float("inf") else norm)
         _assert_close(found, _sums(model, models, bits, labels, norm, everybody))
@@ -61,7 +61,7 @@ def test_clipped_sums_are_those_of_each_world_alone(name: str, way: str) -> None
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["logistic", "dense-128", "mnist-cnn", "group-norm"])
-def test_sums_over_samples_of_own_records_are_those_of_each_world_alone(
+def test_sums_over_samples_of_own_records_are_those_of_each_trial_alone(
     name: str, way: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
@@ -85,7 +85,7 @@ def test_own_records_may_be_worked_through_in_any_portions(
     model.fast = way == "fast"
     whole = [model.clipped_sum(models, bits, labels, 1.0, taking_part=some) for some in (None, SAMPLES)]
     mean = model.mean_gradients(models, bits, labels)
-    monkeypatch.setattr(stacked, budget, 1)
+    monkeypatch.setattr(stacked_model, budget, 1)
     for some, expected in zip((None, SAMPLES), whole, strict=True):
         torch.testing.assert_close(model.clipped_sum(models, bits, labels, 1.0, taking_part=some), expected)
     torch.testing.assert_close(model.mean_gradients(models, bits, labels), mean)
@@ -93,16 +93,16 @@ def test_own_records_may_be_worked_through_in_any_portions(
 
 @pytest.mark.few_cases(5)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-@pytest.mark.parametrize("worlds", [1, 3])
+@pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("name", ["logistic", "dense-128", "no-bias", "sigmoids", *UNLIKE_CHAINS])
-def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, worlds: int) -> None:
-    model, models, bits, labels = _setting(name, worlds, 11)
+def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, trials: int) -> None:
+    model, models, bits, labels = _setting(name, trials, 11)
     schedule = LocalSchedule(0.1, batch=4, epochs=2)
     batches = training._batches(11, schedule)
     found = local_updates(model, models, bits, labels, schedule, batches)
-    for world in range(worlds):
-        alone = models[world : world + 1], bits[world].float(), labels[world]
-        _assert_close(found[world : world + 1], training._torch_loop(model, *alone, 0.1, batches))
+    for trial in range(trials):
+        alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
+        _assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
 @pytest.mark.few_cases(4)
@@ -111,19 +111,19 @@ def test_updates_on_own_records_are_those_of_a_torch_loop(name: str, worlds: int
 def test_stretches_of_own_records_give_the_same(stretch: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, bits, labels = _setting("dense-128", 5, 11)
     monkeypatch.setattr(chain_training, "_STRETCH", stretch)
-    monkeypatch.setattr(model, "worlds_per_pass", lambda examples: together)
+    monkeypatch.setattr(model, "trials_per_pass", lambda examples: together)
     schedule = LocalSchedule(0.1, batch=4, epochs=3)
     batches = training._batches(11, schedule)
     found = local_updates(model, models, bits, labels, schedule, batches)
-    for world in range(5):
-        alone = models[world : world + 1], bits[world].float(), labels[world]
-        _assert_close(found[world : world + 1], training._torch_loop(model, *alone, 0.1, batches))
+    for trial in range(5):
+        alone = models[trial : trial + 1], bits[trial].float(), labels[trial]
+        _assert_close(found[trial : trial + 1], training._torch_loop(model, *alone, 0.1, batches))
 
 
-def test_one_world_is_held_in_float_at_a_time() -> None:
+def test_one_trial_is_held_in_float_at_a_time() -> None:
     """What a pass works on is converted, and nothing else: records in bytes stay in bytes."""
     bits = torch.randint(2, (5, 7, 3), dtype=torch.uint8)
-    work = Workload.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
+    work = BatchWorkload.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
     assert work.features.data_ptr() == bits.data_ptr()
     portion = work.portion(slice(1, 3), slice(2, 6))
     assert portion.features.dtype == torch.float32

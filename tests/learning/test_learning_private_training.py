@@ -12,22 +12,22 @@ from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.private_training import PrivateSteps, opacus_epsilon, private_updates, torch_generator
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
 RECORDS = 12
 
 
-def problem(name: str = "adult-mlp", shape: tuple[int, ...] = (5,), worlds: int = 3):  # type: ignore[no-untyped-def]
+def problem(name: str = "adult-mlp", shape: tuple[int, ...] = (5,), trials: int = 3):  # type: ignore[no-untyped-def]
     spec, draw = ModelSpec(name, shape, 3), torch.Generator().manual_seed(0)
     features = torch.randn(RECORDS, *shape, generator=draw)
     labels = torch.randint(3, (RECORDS,), generator=draw)
-    return StackedModel.of(spec), initial_models(spec, 0, range(worlds)), features, labels
+    return StackedModel.of(spec), initial_models(spec, 0, range(trials)), features, labels
 
 
-def sources(worlds: list[int], seed: int = 1) -> list[np.random.Generator]:
-    return [generator(seed, Purpose.CLIENT_TRAINING, world=world, round=1) for world in worlds]
+def sources(trials: list[int], seed: int = 1) -> list[np.random.Generator]:
+    return [generator(seed, Purpose.CLIENT_TRAINING, trial=trial, round=1) for trial in trials]
 
 
 @pytest.mark.parametrize(("name", "shape"), [("adult-mlp", (5,)), ("mnist-cnn", (1, 12, 12))])
@@ -40,7 +40,7 @@ def test_without_noise_and_clipping_full_batches_are_plain_local_training(name: 
     torch.testing.assert_close(found.updates, plain, rtol=1e-4, atol=1e-6)
 
 
-def test_draws_are_those_of_the_world_alone_and_leave_the_shared_generators_as_they_are() -> None:
+def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_they_are() -> None:
     model, models, features, labels = problem()
     steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
     torch.manual_seed(0)
@@ -54,7 +54,7 @@ def test_draws_are_those_of_the_world_alone_and_leave_the_shared_generators_as_t
     assert not torch.allclose(alone, other, atol=1e-3)
 
 
-def test_noise_of_a_step_has_the_promised_spread() -> None:
+def test_noise_of_a_step_has_the_claimed_spread() -> None:
     """An update of one step of records with no gradient is noise: lr z C over the mean batch, N(0, 1) without it."""
     model, _, features, labels = problem()
     models = torch.zeros(200, model.layout.size)
@@ -68,7 +68,7 @@ def test_noise_of_a_step_has_the_promised_spread() -> None:
 
 def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_batch() -> None:
     """11 records would make 3 batches of 4 as 12 do, but a mean batch of 3; and one record alone leaves none."""
-    model, models, features, labels = problem(worlds=2)
+    model, models, features, labels = problem(trials=2)
     steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1e6, 0.0)
     silent = features.clone()
     silent[5] = float("nan")
@@ -99,8 +99,8 @@ def test_sums_of_portions_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("records", [12, 11, 1])
-def test_accountant_goes_on_over_rounds_and_is_what_the_promise_says(records: int) -> None:
-    model, models, features, labels = problem(worlds=2)
+def test_accountant_goes_on_over_rounds_and_is_what_the_guarantee_says(records: int) -> None:
+    model, models, features, labels = problem(trials=2)
     steps = PrivateSteps(LocalSchedule(0.1, batch=4, epochs=2), 1.0, 1.1)
     state, rounds = None, 3
     for number in range(1, rounds + 1):
@@ -110,14 +110,14 @@ def test_accountant_goes_on_over_rounds_and_is_what_the_promise_says(records: in
         state = found.accountant
         assert json.loads(state) == json.loads(steps.accountant_after(number, records))
     assert state is not None
-    (promised,) = client_epsilons([records], 4, rounds, 1.1, 1e-3, Accountant.RDP, epochs=2)
+    (claimed,) = client_epsilons([records], 4, rounds, 1.1, 1e-3, Accountant.RDP, epochs=2)
     (counted,) = json.loads(state)["history"]
-    assert opacus_epsilon(*counted, 1e-3) == pytest.approx(promised, rel=1e-9)
+    assert opacus_epsilon(*counted, 1e-3) == pytest.approx(claimed, rel=1e-9)
 
 
 def test_no_step_is_lost_where_opacus_sampler_is_one_short() -> None:
     """Opacus takes int(1 / (1 / 49)) = 48 batches for an epoch of 49, and int(49 / 49) = 0 records for a mean batch."""
-    model, models, features, labels = problem(worlds=1)
+    model, models, features, labels = problem(trials=1)
     many, classes = features.repeat(5, 1)[:49], labels.repeat(5)[:49]
     steps = PrivateSteps(LocalSchedule(0.1, batch=1, epochs=1), 1.0, 1.0)
     found = private_updates(model, models, many, classes, steps, sources([0]))
@@ -133,7 +133,7 @@ def test_generators_whose_seeds_agree_in_32_bits_differ() -> None:
 
 
 def test_nothing_is_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
-    model, models, features, labels = problem(worlds=1)
+    model, models, features, labels = problem(trials=1)
     steps = PrivateSteps(LocalSchedule(0.1, batch=1, steps=30), 1.0, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

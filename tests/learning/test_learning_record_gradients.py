@@ -3,14 +3,14 @@
 import pytest
 import torch
 from learning.gradient_truth import example_gradients
-from learning.test_learning_stacked import NETS, _budget_for, _setting
+from learning.test_learning_stacked_model import NETS, _budget_for, _setting
 from learning.test_learning_ways import FAST, GENERIC
 from torch import Tensor
 
 from fl_audit.errors import InputError
-from fl_audit.learning import stacked
+from fl_audit.learning import stacked_model
 from fl_audit.learning.record_gradients import record_gradients
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 CLOSE = 5e-6
 """Largest error of a norm relative to the norm, and of a product relative to both norms. (2.1e-6 was seen, at a record
@@ -30,7 +30,7 @@ def _assert_right(model: StackedModel, models: Tensor, features: Tensor, labels:
 
 
 def _vectors(models: Tensor) -> Tensor:
-    """Return vectors of which those of different worlds differ in length too."""
+    """Return vectors of which those of different trials differ in length too."""
     scales = torch.arange(1.0, len(models) + 1).unsqueeze(1)
     return scales * torch.randn(models.shape, generator=torch.Generator().manual_seed(3))
 
@@ -61,34 +61,34 @@ def test_they_are_right_for_every_module_that_is_accepted(name: str) -> None:
 @pytest.mark.few_cases(4)
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
-@pytest.mark.parametrize("budget", ["worlds", "examples", "gradients"])
+@pytest.mark.parametrize("budget", ["trials", "examples", "gradients"])
 def test_passes_of_any_size_find_the_same(name: str, way: str, budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, models, features, labels = _setting(name, worlds=7)
+    model, models, features, labels = _setting(name, trials=7)
     model.fast = way == "fast"
     vectors = _vectors(models)
     match budget:
-        case "worlds":
+        case "trials":
             _budget_for(monkeypatch, model, len(labels), 3)
         case "examples":
-            monkeypatch.setattr(stacked, "PASS_BUDGET", 3 * model.activations - 1)
+            monkeypatch.setattr(stacked_model, "PASS_BUDGET", 3 * model.activations - 1)
             assert model.examples_per_pass == 2
         case "gradients":
-            monkeypatch.setattr(stacked, "GRADIENT_BUDGET", 3 * models.numel() - 1)
+            monkeypatch.setattr(stacked_model, "GRADIENT_BUDGET", 3 * models.numel() - 1)
     sizes = _noted_sizes(monkeypatch, model)
     _assert_right(model, models, features, labels, vectors)
-    once = {"worlds": [(3, 5), (3, 5), (1, 5)], "examples": [(7, 2), (7, 2), (7, 1)], "gradients": [(7, 5)]}[budget]
+    once = {"trials": [(3, 5), (3, 5), (1, 5)], "examples": [(7, 2), (7, 2), (7, 1)], "gradients": [(7, 5)]}[budget]
     if budget == "gradients" and way == "generic":
         once = [(7, 2), (7, 2), (7, 1)]
     assert sizes == 2 * once
 
 
 def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[tuple[int, int]]:
-    """Note how many worlds and records are computed at once."""
+    """Note how many trials and records are computed at once."""
     noted: list[tuple[int, int]] = []
     name = "backward" if model.fast else "example_gradients"
     compute = getattr(model, name)
 
-    def noting(models: Tensor, portion: stacked.Portion) -> object:
+    def noting(models: Tensor, portion: stacked_model.Portion) -> object:
         noted.append((len(models), portion.examples))
         return compute(models, portion)
 
@@ -129,7 +129,7 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"models": torch.zeros(3, 5)}, r"models have shape \(3, 5\): accepted is \(worlds, 182\)"),
+        ({"models": torch.zeros(3, 5)}, r"models have shape \(3, 5\): accepted is \(trials, 182\)"),
         ({"vectors": torch.zeros(1, 182)}, r"vectors have shape \(1, 182\): accepted is \(3, 182\), one for each"),
         ({"labels": torch.zeros(4, dtype=torch.int64)}, "5 features and 4 labels: accepted are equally many"),
     ],

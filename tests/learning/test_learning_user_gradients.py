@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from fl_audit.learning import stacked
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning import stacked_model
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_gradients import clipped_user_sum, user_gradients
 
-WORLDS = 3
+TRIALS = 3
 SIZES = (1, 7, 1, 3, 2, 12, 1, 4)
 USERS = torch.from_numpy(np.repeat(np.arange(len(SIZES)) * 5, SIZES))
 RECORDS = len(USERS)
@@ -45,7 +45,7 @@ def made(name: str) -> tuple[StackedModel, nn.Module, Tensor, Tensor, Tensor]:
     build, shape = NETWORKS[name]
     template = build()
     model = StackedModel(template, shape)
-    models = torch.randn(WORLDS, model.layout.size) * 0.5
+    models = torch.randn(TRIALS, model.layout.size) * 0.5
     features, labels = torch.randn(RECORDS, *shape), torch.randint(0, 3, (RECORDS,))
     return model, template, models, features, labels
 
@@ -73,31 +73,31 @@ def clipped(each: Tensor, norm: float | None) -> Tensor:
 def test_clipped_sums_of_users_equal_a_direct_computation(name: str, norm: float | None) -> None:
     model, template, models, features, labels = made(name)
     found, bits = clipped_user_sum(model, models, features, labels, USERS, norm)
-    for world in range(WORLDS):
-        each = sums_of_users(template, model, models[world], (features, labels, USERS))
+    for trial in range(TRIALS):
+        each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         truth = clipped(each, norm).sum(0)
-        assert (found[world].double() - truth).norm() <= 1e-6 * max(1.0, float(each.norm(dim=1).sum()))
+        assert (found[trial].double() - truth).norm() <= 1e-6 * max(1.0, float(each.norm(dim=1).sum()))
         within = len(each) if norm is None else int((each.norm(dim=1) <= norm).sum())
-        assert bits[world] == within - len(each) / 2
+        assert bits[trial] == within - len(each) / 2
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("share", [0.2, 0.8])
 def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     model, template, models, features, labels = made(name)
-    drawn = torch.from_numpy(np.random.default_rng(1).random((WORLDS, len(SIZES))) < share)
+    drawn = torch.from_numpy(np.random.default_rng(1).random((TRIALS, len(SIZES))) < share)
     drawn[2] = False
     part = drawn.repeat_interleave(torch.tensor(SIZES), dim=1)
     whole = clipped_user_sum(model, models, features, labels, USERS, 0.7, taking_part=part)
-    for world in range(WORLDS):
-        each = sums_of_users(template, model, models[world], (features, labels, USERS))
-        truth = clipped(each, 0.7)[drawn[world]]
-        assert (whole.total[world].double() - truth.sum(0)).norm() < 1e-5
-        within = (each.norm(dim=1) <= 0.7)[drawn[world]].double() - 0.5
-        assert whole.centred_bits[world] == within.sum()
+    for trial in range(TRIALS):
+        each = sums_of_users(template, model, models[trial], (features, labels, USERS))
+        truth = clipped(each, 0.7)[drawn[trial]]
+        assert (whole.total[trial].double() - truth.sum(0)).norm() < 1e-5
+        within = (each.norm(dim=1) <= 0.7)[drawn[trial]].double() - 0.5
+        assert whole.centred_bits[trial] == within.sum()
     # Users are never parted, however little a pass holds, and the order of records does not matter.
-    monkeypatch.setattr(stacked, "PASS_BUDGET", 4 * model.activations)
-    monkeypatch.setattr(stacked, "CACHE_BUDGET", 4 * model.activations)
+    monkeypatch.setattr(stacked_model, "PASS_BUDGET", 4 * model.activations)
+    monkeypatch.setattr(stacked_model, "CACHE_BUDGET", 4 * model.activations)
     parted = clipped_user_sum(model, models, features, labels, USERS, 0.7, taking_part=part)
     torch.testing.assert_close(parted.total, whole.total, rtol=1e-4, atol=1e-5)
     assert torch.equal(parted.centred_bits, whole.centred_bits)
@@ -106,22 +106,22 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     torch.testing.assert_close(mixed.total, whole.total, rtol=1e-4, atol=1e-5)
 
 
-def test_norms_of_each_world_clip_it() -> None:
+def test_norms_of_each_trial_clip_it() -> None:
     model, _, models, features, labels = made("dense")
     norms = torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64)
     found = clipped_user_sum(model, models, features, labels, USERS, norms)
-    for world, norm in enumerate(norms.tolist()):
-        alone = clipped_user_sum(model, models[[world]], features, labels, USERS, norm)
-        torch.testing.assert_close(found.total[[world]], alone.total, rtol=1e-5, atol=1e-6)
-        assert found.centred_bits[world] == alone.centred_bits[0]
+    for trial, norm in enumerate(norms.tolist()):
+        alone = clipped_user_sum(model, models[[trial]], features, labels, USERS, norm)
+        torch.testing.assert_close(found.total[[trial]], alone.total, rtol=1e-5, atol=1e-6)
+        assert found.centred_bits[trial] == alone.centred_bits[0]
 
 
-def test_the_first_worlds_of_a_batch_are_worked_out_again_to_the_bit() -> None:
+def test_the_first_trials_of_a_batch_are_worked_out_again_to_the_bit() -> None:
     model, _, models, features, labels = made("dense")
     for norms in (torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64), torch.tensor(0.5)):
         whole = clipped_user_sum(model, models, features, labels, USERS, norms)
         own = norms[:2] if norms.dim() else norms
-        again = clipped_user_sum(model, models[:2], features, labels, USERS, own, batch_worlds=WORLDS)
+        again = clipped_user_sum(model, models[:2], features, labels, USERS, own, batch_trials=TRIALS)
         assert torch.equal(again.total, whole.total[:2])
         assert torch.equal(again.centred_bits, whole.centred_bits[:2])
 
@@ -139,19 +139,19 @@ def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
 def test_a_part_of_a_batch_is_worked_out_in_the_shapes_of_the_whole() -> None:
     model, _, models, features, labels = made("dense")
     whole = clipped_user_sum(model, models, features, labels, USERS, 0.7)
-    part = clipped_user_sum(model, models[:1], features, labels, USERS, 0.7, batch_worlds=WORLDS)
+    part = clipped_user_sum(model, models[:1], features, labels, USERS, 0.7, batch_trials=TRIALS)
     assert torch.equal(part.total, whole.total[:1])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_norms_and_products_are_those_of_the_sums(name: str) -> None:
     model, template, models, features, labels = made(name)
-    vectors = torch.randn(WORLDS, model.layout.size)
+    vectors = torch.randn(TRIALS, model.layout.size)
     found = user_gradients(model, models, features, labels, USERS, vectors)
-    for world in range(WORLDS):
-        each = sums_of_users(template, model, models[world], (features, labels, USERS))
-        torch.testing.assert_close(found.norms[world].double(), each.norm(dim=1), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(found.products[world].double(), each @ vectors[world].double(), rtol=1e-3, atol=1e-3)
+    for trial in range(TRIALS):
+        each = sums_of_users(template, model, models[trial], (features, labels, USERS))
+        torch.testing.assert_close(found.norms[trial].double(), each.norm(dim=1), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.products[trial].double(), each @ vectors[trial].double(), rtol=1e-3, atol=1e-3)
 
 
 def test_users_of_one_record_are_records() -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning import stacked
-from fl_audit.learning.first_outputs import ProbeRecords
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning import stacked_model
+from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.stacked_model import StackedModel
 
 CLASSES = 3
 
@@ -40,16 +40,16 @@ class Answer:
 
 
 Pair = namedtuple("Pair", ["hidden", "scores"])
-Made = Callable[[], nn.Module]
+ServerRound = Callable[[], nn.Module]
 
 
-def built(made: Made, records: Tensor) -> StackedModel:
+def built(made: ServerRound, records: Tensor) -> StackedModel:
     """Build a model as a run does, with the records as those of the data."""
-    spec = stacked.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
+    spec = stacked_model.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
     names = tuple(f"record {number}" for number in range(len(records)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
-        return stacked._built(spec, ProbeRecords(records, names))
+        return stacked_model._built(spec, ProbeRecords(records, names))
 
 
 def rows(*shape: int) -> Tensor:
@@ -63,7 +63,7 @@ def tokens() -> Tensor:
     return found
 
 
-def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> Made:
+def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> ServerRound:
     return lambda: Model(
         lambda m, x: m.head(m.embed(before(x)).mean(1)), embed=nn.Embedding(held, 8), head=nn.Linear(8, 3)
     )
@@ -73,17 +73,17 @@ def dense(inputs: int = 8) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
-def returning(answer: Callable[[Tensor], Any]) -> Made:
+def returning(answer: Callable[[Tensor], Any]) -> ServerRound:
     return lambda: Model(lambda m, x: answer(m.body(x)), body=dense())
 
 
-def recurrent(kind: type[nn.RNNBase], **more: Any) -> Made:
+def recurrent(kind: type[nn.RNNBase], **more: Any) -> ServerRound:
     width = (more.get("proj_size") or 4) * (2 if more.get("bidirectional") else 1)
     more = {"batch_first": True, **more}
     return lambda: Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=kind(2, 4, **more), head=nn.Linear(width, 3))
 
 
-def step_by_step(kind: type[nn.RNNCellBase]) -> Made:
+def step_by_step(kind: type[nn.RNNCellBase]) -> ServerRound:
     def way(model: Any, x: Tensor) -> Any:
         state = None
         for step in x.unbind(1):
@@ -93,15 +93,15 @@ def step_by_step(kind: type[nn.RNNCellBase]) -> Made:
     return lambda: Model(way, cell=kind(2, 4), head=nn.Linear(4, 3))  # type: ignore[call-arg]
 
 
-def picture(*first: nn.Module, channels: int = 1) -> Made:
+def picture(*first: nn.Module, channels: int = 1) -> ServerRound:
     return lambda: nn.Sequential(*first, nn.Conv2d(channels, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3))
 
 
-def normed(norm: Callable[[nn.Module], nn.Module]) -> Made:
+def normed(norm: Callable[[nn.Module], nn.Module]) -> ServerRound:
     return lambda: nn.Sequential(norm(nn.Linear(8, 5)), nn.Tanh(), nn.Linear(5, 3))
 
 
-def attentive(batch_first: bool) -> Made:
+def attentive(batch_first: bool) -> ServerRound:
     return lambda: Model(
         lambda m, x: m.head(m.mixed(x, x, x)[0].mean(1)),
         mixed=nn.MultiheadAttention(2, 1, batch_first=batch_first),
@@ -109,7 +109,7 @@ def attentive(batch_first: bool) -> Made:
     )
 
 
-RIGHT: dict[str, tuple[Made, Tensor]] = {
+RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
     "dense": (dense, rows(8)),
     "tokens": (lookup(60), tokens()),
     "tokens that are counted from one": (lookup(60, lambda x: x.long() - 1), tokens() + 1),
@@ -138,7 +138,7 @@ def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str)
     flat = model.layout.flatten(dict(model.template.named_parameters()))
     models, labels = torch.stack([flat, 0.5 * flat]), torch.tensor([0, 1, 2, 0, 1, 2])
     found = model.clipped_sum(models, records, labels, 0.3)
-    for world, weights in enumerate(models):
+    for trial, weights in enumerate(models):
         # One record at a time and by torch alone, on the module as its author wrote it.
         module = made()
         nn.utils.vector_to_parameters(weights, module.parameters())
@@ -148,17 +148,17 @@ def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str)
             gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
             total += gradient * min(1.0, 0.3 / float(gradient.norm()))
             whole += gradient
-        torch.testing.assert_close(found[world], total, rtol=1e-3, atol=1e-5)
-        mean = model.mean_gradients(models, records, labels)[world]
+        torch.testing.assert_close(found[trial], total, rtol=1e-3, atol=1e-5)
+        mean = model.mean_gradients(models, records, labels)[trial]
         torch.testing.assert_close(mean, whole / len(labels), rtol=1e-3, atol=1e-5)
 
 
-def flattened(way: str) -> Made:
+def flattened(way: str) -> ServerRound:
     """A convolution behind what a message names."""
     return picture(eval(way, {"torch": torch}))
 
 
-def wrapped(inner: Made, line: str) -> Made:
+def wrapped(inner: ServerRound, line: str) -> ServerRound:
     """The two lines of a message, around the class that they name."""
     first, second = re.findall(r"'([^']*(?:class|def) .*?)'(?= and|$)", line)
     place: dict[str, Any] = {"Model": type(inner())}
@@ -187,7 +187,7 @@ def test_the_two_lines_of_the_message_take_the_logits_out_of_an_answer(name: str
     built(wrapped(returning(answer), line), rows(8))
 
 
-WRONG: dict[str, tuple[Made, Tensor, str, Made]] = {
+WRONG: dict[str, tuple[ServerRound, Tensor, str, ServerRound]] = {
     "vocabulary": (
         lookup(50),
         tokens(),
@@ -332,7 +332,7 @@ class Centred(nn.Module):
         return found  # type: ignore[no-any-return]
 
 
-def refused(made: Made, records: Tensor) -> str:
+def refused(made: ServerRound, records: Tensor) -> str:
     with pytest.raises(InputError) as caught:
         built(made, records)
     assert "\n" not in str(caught.value)
@@ -340,10 +340,10 @@ def refused(made: Made, records: Tensor) -> str:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_model_is_told_what_mends_it_and_that_does(name: str) -> None:
-    made, records, said, mended = WRONG[name]
+def test_a_wrong_model_is_told_what_fixes_it_and_that_does(name: str) -> None:
+    made, records, said, fixed = WRONG[name]
     assert re.search(said, refused(made, records))
-    assert built(mended, records).cautions == ()
+    assert built(fixed, records).cautions == ()
 
 
 @pytest.mark.parametrize("last", [nn.Softmax(1), nn.Sigmoid()])

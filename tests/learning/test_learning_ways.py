@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 
 class Flattening(nn.Module):
@@ -22,7 +22,7 @@ class Flattening(nn.Module):
 
 
 class Residual(nn.Module):
-    """The sum is over hidden values, which all have the axis of worlds."""
+    """The sum is over hidden values, which all have the axis of trials."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Residual(nn.Module):
 
 
 class ResidualOnInput(nn.Module):
-    """The sum is over the input, which has no axis of worlds."""
+    """The sum is over the input, which has no axis of trials."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class SequencesAlone(nn.Module):
 
 
 class SequencesMerged(nn.Module):
-    """T is 2, the number of worlds in the probe: the merged axes look like worlds and examples."""
+    """T is 2, the number of trials in the probe: the merged axes look like trials and examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,8 +254,8 @@ def test_either_way_is_right(name: str, fast: bool) -> None:
     module = make()
     model = StackedModel(module, shape)
     assert model.fast == fast
-    worlds, examples = 3, 4
-    models = model.layout.flatten(dict(module.named_parameters())) + 0.3 * torch.randn(worlds, model.layout.size)
+    trials, examples = 3, 4
+    models = model.layout.flatten(dict(module.named_parameters())) + 0.3 * torch.randn(trials, model.layout.size)
     features, labels = torch.randn(examples, *shape), torch.arange(examples) % 3
     gradients = example_gradients(module, models, features, labels)
     norms = gradients.norm(dim=2)

@@ -30,17 +30,17 @@ from flwr.serverapp.strategy import (
 from flwr.simulation import run_simulation
 
 from fl_audit.audits.canaries.directions import canary_coin, canary_direction
-from fl_audit.audits.canaries.kept import Watch
-from fl_audit.audits.canaries.live import measure_live
-from fl_audit.audits.canaries.live_doubts import Doubt
+from fl_audit.audits.canaries.live_audit import measure_live
+from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.live_page import live_lines
-from fl_audit.audits.canaries.rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
+from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
 from fl_audit.clients.canary import Canary, canary_mod, watching_mod
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.strategies.grids import make_messages_for
-from fl_audit.strategies.live.watch import watched
+from fl_audit.strategies.live.observer import watched
 
 ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
@@ -60,7 +60,7 @@ def client_app(kept: Path | None = None, before: tuple[Any, ...] = ()) -> Client
         if number < CANARIES:
             return canary_mod(Canary(number, DIRECTIONS, COINS, 1.0))(message, context, call_next)
         if kept is not None and number >= CLIENTS - 2:
-            return watching_mod(Watch(kept, DIRECTIONS, CANARIES))(message, context, call_next)
+            return watching_mod(TrainingObserver(kept, DIRECTIONS, CANARIES))(message, context, call_next)
         return call_next(message, context)
 
     app = ClientApp(mods=[*before, choose])
@@ -99,7 +99,7 @@ def played(strategy: Any, rounds: int, app: ClientApp) -> None:
 
 @pytest.mark.parametrize("noise_multiplier", [1.0, 0.1])
 def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier: float, tmp_path: Path) -> None:
-    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 60), 1e-3)
+    watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 60), 1e-3)
     played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
     numbers = measure_live(watch.directory, COINS)
     found = numbers.finding
@@ -120,18 +120,18 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
 
 def test_who_watches_inside_of_what_adds_the_noise_calls_nothing_violated(tmp_path: Path) -> None:
     """What is seen there has no noise, and is not what clients are sent."""
-    watch = Watch(tmp_path, DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 20), 1e-3)
+    watch = TrainingObserver(tmp_path, DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 20), 1e-3)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     inside = DifferentialPrivacyServerSideFixedClipping(watched(averaged, watch), 1.0, 1.0, CLIENTS)
     played(inside, 20, client_app())
     numbers = measure_live(tmp_path, COINS)
     assert any(one.is_violated for one in numbers.looks)
-    assert (numbers.verdict, Doubt.GAPS in numbers.doubts.kinds) == ("inconclusive", True)
+    assert (numbers.verdict, Inconsistency.GAPS in numbers.doubts.kinds) == ("inconclusive", True)
     assert "`watched` goes around the whole strategy" in live_lines(numbers)[-1]
 
 
 def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp_path: Path) -> None:
-    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     played(watched(averaged, watch), 4, client_app())
     scores, coins, _ = opened(whole_rounds(watch.directory, CANARIES)[0], COINS, CANARIES)
@@ -158,7 +158,11 @@ def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd:
         return reply
 
     finals = []
-    for watch in (None, Watch(tmp_path / "kept", DIRECTIONS, CANARIES), Watch(tmp_path / "more", DIRECTIONS, CANARIES)):
+    for watch in (
+        None,
+        TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES),
+        TrainingObserver(tmp_path / "more", DIRECTIONS, CANARIES),
+    ):
         averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
         strategy = averaged if watch is None else watched(averaged, watch)
 
@@ -182,7 +186,7 @@ def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd:
 def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As trees in bytes: for strategies of both interfaces, and a client that watches."""
     make_messages_for(1, 1)
-    watch, trees = Watch(tmp_path, DIRECTIONS, 1), Parameters([b"trees"], "trees")
+    watch, trees = TrainingObserver(tmp_path, DIRECTIONS, 1), Parameters([b"trees"], "trees")
     old = OldFedAvg()
     old.configure_fit, old.aggregate_fit = lambda *_: [], lambda *_: (trees, {})  # type: ignore[method-assign]
     observed = watched(old, watch)
@@ -204,7 +208,7 @@ def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys
 def test_the_older_interface_tells_of_canaries_nodes_and_the_norm_as_well(tmp_path: Path) -> None:
     start = ndarrays_to_parameters([np.zeros(9, np.float32)])
     strategy = OldFixedClipping(OldFedAvg(), 1.0, 0.5, 2)
-    observed = watched(strategy, Watch(tmp_path, DIRECTIONS, 1))
+    observed = watched(strategy, TrainingObserver(tmp_path, DIRECTIONS, 1))
     strategy.configure_fit = lambda *_: []  # type: ignore[method-assign]
     strategy.current_round_params = [np.zeros(9, np.float32)]
     observed.configure_fit(1, start, None)
@@ -239,7 +243,10 @@ def test_what_a_canary_weighs_is_kept_as_the_strategy_weighs(
     """Beside the heaviest reply, also inside of a wrapper; losses are not followed, and a median counts all alike."""
     make_messages_for(1, 1)
     wrapped = DifferentialPrivacyServerSideFixedClipping(way(weighted_by_key=key), 1.0, 1.0, 4)
-    observed, model = watched(wrapped, Watch(tmp_path, DIRECTIONS, 1)), ArrayRecord([np.zeros(9, np.float32)])
+    observed, model = (
+        watched(wrapped, TrainingObserver(tmp_path, DIRECTIONS, 1)),
+        ArrayRecord([np.zeros(9, np.float32)]),
+    )
     wrapped.configure_train = lambda *_: []  # type: ignore[method-assign]
     wrapped.current_arrays = model
     if isinstance(inner := wrapped.strategy, FedAdam):
@@ -277,7 +284,7 @@ def test_a_canary_is_sent_whatever_action_of_the_app_a_message_names() -> None:
 def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: Path) -> None:
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     strategy = DifferentialPrivacyClientSideAdaptiveClipping(averaged, 1e-6, CLIENTS, initial_clipping_norm=0.25)
-    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES)
     played(watched(strategy, watch), 2, client_app(before=(adaptiveclipping_mod,)))
     first = whole_rounds(watch.directory, CANARIES)[0][0]
     is_in = [one for one in range(CANARIES) if canary_coin(COINS, 1, one)]
@@ -296,11 +303,11 @@ class Trainer(NumPyClient):
 @pytest.mark.long
 @pytest.mark.ray
 def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
-    new = Watch(tmp_path / "new", DIRECTIONS, CANARIES)
+    new = TrainingObserver(tmp_path / "new", DIRECTIONS, CANARIES)
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server_app(watched(private(), new), 3), client_app(), CLIENTS, backend_config=resources)
     assert [one.numbers for one in whole_rounds(new.directory, CANARIES)[0]] == [(0, 1, 2)] * 3
-    old = Watch(tmp_path / "old", DIRECTIONS, 1)
+    old = TrainingObserver(tmp_path / "old", DIRECTIONS, 1)
     start = ndarrays_to_parameters([np.zeros(size, dtype=np.float32) for size in SIZES])
     strategy = watched(
         OldFedAvg(fraction_evaluate=0.0, min_fit_clients=2, min_available_clients=2, initial_parameters=start), old
@@ -323,7 +330,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
 
 
 def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
-    watch, model = Watch(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
+    watch, model = TrainingObserver(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
     for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
         watch.note(number, model, [one + number for one in model], map(CanaryNote, present))
     rounds, every = whole_rounds(tmp_path, 2)
@@ -341,7 +348,7 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
 
 def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_nothing(tmp_path: Path) -> None:
     make_messages_for(1, 1)
-    look, context = watching_mod(Watch(tmp_path, DIRECTIONS, 1)), Context(1, 1, {}, RecordDict(), {})
+    look, context = watching_mod(TrainingObserver(tmp_path, DIRECTIONS, 1)), Context(1, 1, {}, RecordDict(), {})
     for number, level in ((1, 0.0), (2, 1.0), (3, 1.0), (5, 2.0), (6, 3.0)):
         model = ArrayRecord({"weight": Array(np.full(9, level, np.float32))})
         content = RecordDict({"arrays": model, "config": ConfigRecord({"server-round": number})})
@@ -350,7 +357,7 @@ def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_no
 
 
 def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Path) -> None:
-    watch, model = Watch(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
+    watch, model = TrainingObserver(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
     for number in (1, 2, 3, 1, 2, 2):
         watch.note(number, model, [one + 1 for one in model], [CanaryNote(0)])
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
@@ -367,4 +374,4 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="clipping_norm is 0"):
         Canary(0, 5, 6, 0.0)
     with pytest.raises(InputError, match="strategy is a int"):
-        watched(3, Watch(tmp_path, 1, 1))
+        watched(3, TrainingObserver(tmp_path, 1, 1))

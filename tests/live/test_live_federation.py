@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fl_audit.audits.canaries.kept import seed_in
-from fl_audit.audits.canaries.live import LiveNumbers, measure_live
+from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
+from fl_audit.audits.canaries.observer_store import seed_in
 from fl_audit.experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
 
 pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.xdist_group("superlink"), pytest.mark.timeout(900)]
@@ -25,7 +25,7 @@ COINS = "6\n"
 """In three of the first five rounds the canary is in: with coins drawn anew it might be in none, and nothing told."""
 
 
-def measured(made: Loopback, name: str = "canaries") -> LiveNumbers:
+def measured(made: Loopback, name: str = "canaries") -> LiveFinding:
     return measure_live(made.place / name, seed_in(made.place / "coins"), is_over=True)
 
 
@@ -158,5 +158,5 @@ def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     environment = os.environ | {"PATH": bin_path}
     ran = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    assert "violated: 5 whole rounds of 5 promised" in ran.stdout
+    assert "violated: 5 whole rounds of 5 claimed" in ran.stdout
     assert (tmp_path / "federation" / "tenth" / "canaries" / "report.html").is_file()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fl_audit.audits.canaries.directions import canary_coin, canary_direction
-from fl_audit.audits.canaries.kept import Watch, seed_in
-from fl_audit.audits.canaries.live import declared_looks, measure_live
+from fl_audit.audits.canaries.live_audit import declared_looks, measure_live
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
-from fl_audit.audits.canaries.rounds import CanaryNote
+from fl_audit.audits.canaries.observer_store import TrainingObserver, seed_in
+from fl_audit.audits.canaries.stored_rounds import CanaryNote
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
@@ -28,14 +28,14 @@ def train(
     rounds: int,
     added: float,
     canaries: int = 2,
-    promised: int | None = None,
+    claimed: int | None = None,
     seed: int = 0,
     others: int = 0,
     are_seen: bool = True,
 ) -> Path:
-    """Keep rounds of unit sensitivity with so much of the promised noise; others send one and the same update."""
-    terms = TrainingTerms("add-remove-client", 1.0, promised or rounds)
-    watch, draw = Watch(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
+    """Keep rounds of unit sensitivity with so much of the claimed noise; others send one and the same update."""
+    terms = TrainingTerms("add-remove-client", 1.0, claimed or rounds)
+    watch, draw = TrainingObserver(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
     model = np.zeros(SIZE)
     for number in range(1, rounds + 1):
         release = added * draw.normal(size=SIZE)
@@ -49,13 +49,13 @@ def train(
     return place
 
 
-def test_the_numbers_are_those_of_the_promise_and_of_what_is_certified(tmp_path: Path) -> None:
+def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_path: Path) -> None:
     numbers = measure_live(train(tmp_path, 40, added=1.0), COINS)
-    found, promise = numbers.finding, numbers.promise
-    assert promise.epsilon == pytest.approx(gdp_epsilon(DELTA, np.sqrt(40)), rel=1e-9)
+    found, guarantee = numbers.finding, numbers.guarantee
+    assert guarantee.epsilon == pytest.approx(gdp_epsilon(DELTA, np.sqrt(40)), rel=1e-9)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(40)), rel=1e-9)
     assert 0.5 < found.mu_lower < 1 < 1.4 < found.mu + 0.6
-    assert 0.5 < numbers.belief_lower <= promise.belief_bound
+    assert 0.5 < numbers.belief_lower <= guarantee.belief_bound
     assert [one.rounds for one in numbers.looks] == [5, 10, 20, 40]
     assert numbers.verdict == "inconclusive"
     assert numbers.is_over
@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_the_promise_and_of_what_is_certified(tmp_path:
     assert "hold together with 95\xa0% confidence" in write_live_page(numbers, tmp_path / "page.html").read_text()
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
     # Of two canaries the other one lies in the way half the time, along a direction of its own.
-    noise = np.sqrt(40) / gdp_mu(1.5 * promise.epsilon, DELTA)
+    noise = np.sqrt(40) / gdp_mu(1.5 * guarantee.epsilon, DELTA)
     sought = 1 / np.hypot(noise, np.sqrt(1 / SIZE))
     needed = numbers.rounds_needed
     assert needed is not None
@@ -86,8 +86,8 @@ def test_the_page_says_how_many_rounds_find_what() -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "one-training.md"
     lines = page.read_text().split("| canaries |")[1].splitlines()[2:6]
     rows = [line.strip("| ").split(" | ") for line in lines]
-    promised, level = gdp_epsilon(DELTA, 10.0), FAMILY_LEVEL / len(declared_looks(100))
-    sought = (gdp_mu(1.5 * promised, DELTA) / 10, 2.0, 4.0, 10.0)
+    claimed, level = gdp_epsilon(DELTA, 10.0), FAMILY_LEVEL / len(declared_looks(100))
+    sought = (gdp_mu(1.5 * claimed, DELTA) / 10, 2.0, 4.0, 10.0)
     for row in rows:
         canaries = int(row[0])
         for mu, told in zip(sought, map(int, row[1:]), strict=True):
@@ -102,38 +102,38 @@ def test_the_page_says_how_many_rounds_find_what() -> None:
 def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -> None:
     assert declared_looks(100) == (5, 10, 20, 40, 80, 100)
     assert declared_looks(3) == (3,)
-    place = train(tmp_path, 12, added=0.1, promised=100)
+    place = train(tmp_path, 12, added=0.1, claimed=100)
     assert [one.rounds for one in measure_live(place, COINS).looks] == [5, 10]
     assert [one.rounds for one in measure_live(place, COINS, is_over=True).looks] == [5, 10, 12]
     early = measure_live(place, COINS)
     assert (early.verdict, early.is_over, early.last) == ("violated", False, 12)
-    # Rounds with far more noise follow: the bound falls below the promise, the verdict stands.
+    # Rounds with far more noise follow: the bound falls below the guarantee, the verdict stands.
     terms, model = TrainingTerms("add-remove-client", 1.0, 100), np.load(place / "model.npy")
     for number in range(13, 80):
         far = model + 100 * np.random.default_rng(number).normal(size=SIZE)
-        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryNote, (0, 1)))
+        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryNote, (0, 1)))
         model = far
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
     assert late.verdict == "violated"
 
 
-def test_more_rounds_than_promised_break_the_promise_without_statistics(tmp_path: Path) -> None:
+def test_more_rounds_than_claimed_break_the_guarantee_without_statistics(tmp_path: Path) -> None:
     """With honest noise; they are in no look, and in what the training is certified to tell."""
-    longer, whole = train(tmp_path / "longer", 30, 1.0, promised=20), train(tmp_path / "whole", 20, 1.0)
+    longer, whole = train(tmp_path / "longer", 30, 1.0, claimed=20), train(tmp_path / "whole", 20, 1.0)
     numbers, declared = measure_live(longer, COINS), measure_live(whole, COINS)
     assert (numbers.verdict, declared.verdict) == ("violated", "inconclusive")
     assert [one.rounds for one in numbers.looks] == [5, 10, 20]
     assert [one.finding.mu_lower for one in numbers.looks] == [one.finding.mu_lower for one in declared.looks]
     assert not any(one.is_violated for one in numbers.looks)
     found = numbers.finding
-    assert (found.rounds, numbers.promise.rounds) == (30, 20)
+    assert (found.rounds, numbers.guarantee.rounds) == (30, 20)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(30)), rel=1e-9)
     assert "30 rounds were released" in live_lines(numbers)[-1]
 
 
-def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: Path) -> None:
-    place = train(tmp_path, 101, 1.0, canaries=8, promised=100)
+def test_a_later_round_than_claimed_leaves_open_how_many_there_were(tmp_path: Path) -> None:
+    place = train(tmp_path, 101, 1.0, canaries=8, claimed=100)
     (place / "round-000050.json").unlink()
     numbers = measure_live(place, COINS)
     assert (numbers.released, numbers.last, numbers.verdict) == (100, 101, "inconclusive")
@@ -144,14 +144,16 @@ def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: P
 
 def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
     """Twice the canary stands out of honest noise as one does of half the noise."""
-    place, terms = train(tmp_path, 20, 1.0, canaries=3, promised=60), TrainingTerms("add-remove-client", 1.0, 60)
+    place, terms = train(tmp_path, 20, 1.0, canaries=3, claimed=60), TrainingTerms("add-remove-client", 1.0, 60)
     draw, model = np.random.default_rng(1), np.load(place / "model.npy")
     for number in range(21, 61):
         release = draw.normal(size=SIZE)
         for one in range(3):
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
-        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [model], [model + release], map(CanaryNote, present))
+        TrainingObserver(place, DIRECTIONS, 3, terms, DELTA).note(
+            number, [model], [model + release], map(CanaryNote, present)
+        )
         model = model + release
     numbers = measure_live(place, COINS)
     assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
@@ -165,15 +167,15 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
 
 
 @pytest.mark.parametrize(("added", "verdict"), [(2.0, "consistent"), (0.5, "violated")])
-def test_a_promise_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
+def test_a_guarantee_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
     added: float, verdict: str, tmp_path: Path
 ) -> None:
     terms = TrainingTerms("add-remove-client", 2.0, 60)
     train(tmp_path, 60, added, canaries=64)
-    promise = json.loads((tmp_path / "promise.json").read_text()) | terms.to_json() | {"delta": 0.96}
-    (tmp_path / "promise.json").write_text(json.dumps(promise))
+    guarantee = json.loads((tmp_path / "guarantee.json").read_text()) | terms.to_json() | {"delta": 0.96}
+    (tmp_path / "guarantee.json").write_text(json.dumps(guarantee))
     numbers = measure_live(tmp_path, COINS)
-    assert (numbers.promise.epsilon, numbers.verdict) == (0.0, verdict)
+    assert (numbers.guarantee.epsilon, numbers.verdict) == (0.0, verdict)
     needed = numbers.rounds_needed
     assert needed is not None
     level, mu = FAMILY_LEVEL / 5, 1 / np.hypot(2 / 1.5, np.sqrt(32 / SIZE))
@@ -188,7 +190,7 @@ def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are
     numbers = measure_live(place, COINS)
     assert (numbers.verdict, numbers.limit, numbers.rounds_needed) == ("inconclusive", np.inf, None)
     assert numbers.dilution.is_seen == (not are_seen)
-    reason = "updates of so many other clients" if are_seen else "they stand out less than the promised noise lets them"
+    reason = "updates of so many other clients" if are_seen else "they stand out less than the claimed noise lets them"
     assert reason in live_lines(numbers)[-1]
     few = measure_live(train(tmp_path / "few", 100, 1.0, canaries=8, others=2, are_seen=are_seen), COINS)
     assert (few.verdict, few.dilution.is_seen) == ("consistent", False)
@@ -200,7 +202,7 @@ def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) 
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
     from scipy.stats import binom
 
-    from fl_audit.audits.canaries.certify import certify
+    from fl_audit.audits.canaries.certification import certify
 
     training, alarms, level = Training(canaries=3, rounds=80), 0, 0.5
     looks = declared_looks(80)
@@ -232,7 +234,7 @@ def test_the_command_says_it_and_writes_a_page(
 
     text, status = said(str(place), "--coins", str(coins), "--fail-on-violation")
     assert status == 4
-    assert text.startswith("violated: 20 whole rounds of 20 promised")
+    assert text.startswith("violated: 20 whole rounds of 20 claimed")
     assert "Violated" in (place / "report.html").read_text()
     text, status = said(str(place), "--coins", str(coins), "--json")
     numbers = json.loads(text)
@@ -240,7 +242,7 @@ def test_the_command_says_it_and_writes_a_page(
     assert numbers["epsilon_lower"] > numbers["epsilon_claimed"]
     text, status = said(str(tmp_path), "--coins", str(coins))
     assert status == 2
-    assert "promise.json is missing" in text
+    assert "guarantee.json is missing" in text
     text, status = said(str(place), "--coins", str(tmp_path / "none"))
     assert status == 2
     assert "holds no seed" in text
@@ -275,8 +277,8 @@ def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sampling rate is 2"):
         TrainingTerms("add-remove-client", 1.0, 3, 2.0)
     with pytest.raises(InputError, match="delta is 0"):
-        Watch(tmp_path, 1, 1, delta=0.0)
+        TrainingObserver(tmp_path, 1, 1, delta=0.0)
     train(tmp_path, 5, 1.0)
-    (tmp_path / "promise.json").write_text('{"delta": 0.1, "canaries": 1}')
+    (tmp_path / "guarantee.json").write_text('{"delta": 0.1, "canaries": 1}')
     with pytest.raises(InputError, match="states no training"):
         measure_live(tmp_path, COINS)

@@ -7,7 +7,7 @@ import torch
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.private_training import PrivateSteps, private_updates
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining, Sampling
@@ -31,7 +31,7 @@ def _round(
     if without is not None:
         present = np.ones((1, RECORDS), dtype=bool)
         present[0, without] = False
-    source = generator(1, Purpose.CLIENT_TRAINING, world=client, round=number)
+    source = generator(1, Purpose.CLIENT_TRAINING, trial=client, round=number)
     model, models = StackedModel.of(spec), initial_models(spec, 0, range(1))
     with recorded(recorder):
         found = private_updates(model, models, features, labels, STEPS, [source], present, accountant)

@@ -15,7 +15,7 @@ from fl_audit.local_training.pitfalls import ABOUT, Found, Pitfall, Weight
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.training_function import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
-from tests.validation.zoo.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
+from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
 
 FEDERATED = {Pitfall.SHARED_NOISE, Pitfall.EXACT_COUNT, Pitfall.CLEAR_METRICS, Pitfall.CLEAR_EVALUATION}
 """Pitfalls that show only where something leaves a client, or there are several."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.cli.main import main
-from fl_audit.experiments.trials.page import write_assessment
 from fl_audit.local_training.assessment import assess, assessment_json, headline, screen
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import RecordedTraining

@@ -40,7 +40,7 @@ def passing_probability(curves: LossCurves, loss: float) -> float:
 
 
 def survival(curves: LossCurves, loss: float) -> float:
-    """Return a bound on P(L > loss) where the law of every loss is fixed, never too small."""
+    """Return a bound on P(L > loss) where the distribution of every loss is fixed, never too small."""
 
     def bound(misplaced: float) -> float:
         least = loss - curves.slack(misplaced)

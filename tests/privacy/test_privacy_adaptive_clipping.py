@@ -1,4 +1,4 @@
-"""Sum and bit of adaptive clipping as one Gaussian release: closed forms and the product law itself."""
+"""Sum and bit of adaptive clipping as one Gaussian release: closed forms and the product distribution itself."""
 
 import math
 
@@ -36,7 +36,9 @@ def test_the_papers_form() -> None:
 
 
 def test_under_sampling_both_are_one_release() -> None:
-    """The log-odds of (sum, bit) under one coin have the law of those of one release; false alarm rate 1e-4."""
+    """The log-odds of (sum, bit) under one coin have the distribution of those of one release; false alarm rate
+    1e-4.
+    """
     rng, runs, q, z_sum, z_bit = np.random.default_rng(3), 100_000, 0.3, 1.2, 2.5
     coins = rng.random((2, runs)) < q
     ells = []

@@ -49,7 +49,7 @@ def test_the_bound_is_the_least_over_all_epsilons(mu: float, delta: float) -> No
 
 @given(st.floats(1e-3, 30), st.floats(-9, -0.05))
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
-def test_the_worst_strategy_lies_between_the_fixed_law_and_the_bound(mu: float, exponent: float) -> None:
+def test_the_worst_strategy_lies_between_the_fixed_distribution_and_the_bound(mu: float, exponent: float) -> None:
     delta = 10.0**exponent
     fixed, adaptive = (gaussian_log_odds_bound(mu, delta, kind) for kind in (FIXED, ADAPTIVE))
     assert fixed < adaptive
@@ -109,7 +109,7 @@ def best_allotment(mu: float, threshold: float, rounds: int) -> float:
     return float(np.interp(0.0, grid, value))
 
 
-def test_backward_induction_passes_the_fixed_law_and_not_the_bound() -> None:
+def test_backward_induction_passes_the_fixed_distribution_and_not_the_bound() -> None:
     delta, rounds = 0.001, 30
     mu = mu_from_belief(0.9, delta, FIXED)
     fixed = math.log(9)
@@ -121,31 +121,31 @@ def test_backward_induction_passes_the_fixed_law_and_not_the_bound() -> None:
     assert best < best_allotment(mu, fixed, 120) < stopped_at(mu, fixed)
 
 
-def share_that_passes(events: SampledGaussianRelease, threshold: float, worlds: int, present: bool, seed: int) -> float:
-    """Share of worlds whose log-odds are over the threshold when those that pass it take no further part.
+def share_that_passes(events: SampledGaussianRelease, threshold: float, trials: int, present: bool, seed: int) -> float:
+    """Share of trials whose log-odds are over the threshold when those that pass it take no further part.
 
     The log-odds are those of the training set that was really used; `present` says whether it has the unit.
     """
     random = np.random.default_rng(seed)
     q, z = events.sampling_rate, events.noise_multiplier
-    log_odds = np.zeros(worlds)
+    log_odds = np.zeros(trials)
     for _ in range(events.count):
         running = log_odds <= threshold
-        taken = (random.random(worlds) < q) & present
-        answer = taken + z * random.standard_normal(worlds)
+        taken = (random.random(trials) < q) & present
+        answer = taken + z * random.standard_normal(trials)
         increment = np.log1p(q * np.expm1((2 * answer - 1) / (2 * z * z)))
         log_odds += np.where(running, increment if present else -increment, 0.0)
     return float(np.mean(log_odds > threshold))
 
 
 @pytest.mark.parametrize(("q", "z", "delta"), [(1.0, 8.506, 0.02), (0.3, 2.0, 0.02)])
-def test_stopping_when_the_insider_is_sure_passes_the_fixed_law(q: float, z: float, delta: float) -> None:
-    """200,000 games, five standard errors (8 % of delta): a false alarm in 3 of 10 million seeds."""
+def test_stopping_when_the_insider_is_sure_passes_the_fixed_distribution(q: float, z: float, delta: float) -> None:
+    """200,000 trials, five standard errors (8 % of delta): a false alarm in 3 of 10 million seeds."""
     release = SampledGaussianRelease(z, q, 30)
     curves = loss_curves((release,), Adjacency.ADD_REMOVE_RECORD)
-    worlds, error = 200_000, 5 * math.sqrt(delta / 200_000)
+    trials, error = 200_000, 5 * math.sqrt(delta / 200_000)
     for threshold, adaptive in ((curves.quantile(delta), False), (curves.composed_quantile(delta), True)):
-        passed = max(share_that_passes(release, threshold, worlds, present, 3) for present in (True, False))
+        passed = max(share_that_passes(release, threshold, trials, present, 3) for present in (True, False))
         assert passed < delta + error if adaptive else passed > delta + error
 
 

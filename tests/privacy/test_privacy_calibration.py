@@ -14,7 +14,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
@@ -32,16 +32,16 @@ def unit(
 
 
 def kept_by(target: Target, claim: Claim) -> Guarantee:
-    return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
+    return derive_guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
 
 
-def promise(target: Target, accountant: Accountant, rounds: int, delta: float, prior: float = 0.5) -> Guarantee:
+def make_guarantee(target: Target, accountant: Accountant, rounds: int, delta: float, prior: float = 0.5) -> Guarantee:
     return kept_by(target, unit(accountant, rounds, delta, prior))
 
 
 @pytest.mark.parametrize(("delta", "mu", "advantage"), [(0.001, 0.5504, 0.2168), (0.01, 0.6536, 0.2562)])
 def test_the_papers_setting(delta: float, mu: float, advantage: float) -> None:
-    kept = promise(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, delta)
+    kept = make_guarantee(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, delta)
     assert kept.mu == pytest.approx(mu, abs=5e-5)
     assert kept.noise_multiplier == pytest.approx(math.sqrt(30) / kept.mu, rel=1e-12)
     assert kept.advantage_bound_exact == pytest.approx(advantage, abs=5e-5)
@@ -54,10 +54,10 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
     delta = 10.0**exponent
     if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
         eps -= math.log(delta) / 62
-    kept = promise(EpsilonTarget(eps), accountant, rounds, delta)
+    kept = make_guarantee(EpsilonTarget(eps), accountant, rounds, delta)
     assert kept.epsilon <= eps
     assert kept.epsilon == pytest.approx(eps, rel=1e-6 if accountant is Accountant.PLD else 1e-9)
-    assert guarantee(kept.claim.with_noise(0.999)).epsilon > eps
+    assert derive_guarantee(kept.claim.with_noise(0.999)).epsilon > eps
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.1, 0.95), st.floats(-6, -0.5), ACCOUNTANTS)
@@ -65,7 +65,7 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
 def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: float, accountant: Accountant) -> None:
     belief, delta = prior + (1 - prior) * share, 10.0**exponent
     try:
-        kept = promise(BeliefTarget(belief), accountant, 30, delta, prior)
+        kept = make_guarantee(BeliefTarget(belief), accountant, 30, delta, prior)
     except InputError as refusal:
         assert accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
         assert "accepted by rdp-classic" in str(refusal) or "its conversion bounds no belief" in str(refusal)  # noqa: PT017
@@ -77,10 +77,10 @@ def test_belief_is_kept_with_any_prior(prior: float, share: float, exponent: flo
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
     delta = 10.0**exponent
-    exact = promise(AdvantageTarget(advantage), Accountant.GDP, 30, delta)
+    exact = make_guarantee(AdvantageTarget(advantage), Accountant.GDP, 30, delta)
     assert exact.advantage_bound_exact == pytest.approx(advantage, rel=1e-9)
     try:
-        classic = promise(AdvantageTarget(advantage), Accountant.RDP_CLASSIC, 30, delta)
+        classic = make_guarantee(AdvantageTarget(advantage), Accountant.RDP_CLASSIC, 30, delta)
     except InputError as refusal:
         assert "accepted by rdp-classic" in str(refusal)  # noqa: PT017
         return
@@ -92,14 +92,14 @@ def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
 @pytest.mark.parametrize("accountant", [Accountant.GDP, Accountant.PLD, Accountant.RDP])
 def test_only_the_papers_accountant_has_its_score(accountant: Accountant) -> None:
     """The others keep an advantage by the exact one alone: no noise is spent on a score that is no bound there."""
-    kept = promise(AdvantageTarget(0.2), accountant, 30, 1e-3)
+    kept = make_guarantee(AdvantageTarget(0.2), accountant, 30, 1e-3)
     assert kept.rho_alpha is None
     assert kept.advantage_bound == kept.advantage_bound_exact == pytest.approx(0.2, rel=1e-9)
     assert "rho_alpha" not in str(kept)
 
 
 def test_small_advantages_need_more_noise_than_eq_6_asks() -> None:
-    kept = promise(AdvantageTarget(0.035), Accountant.RDP_CLASSIC, 30, 0.001)
+    kept = make_guarantee(AdvantageTarget(0.035), Accountant.RDP_CLASSIC, 30, 0.001)
     assert kept.advantage_bound_exact == pytest.approx(0.035, rel=1e-9)
     assert kept.rho_alpha is not None
     assert kept.rho_alpha < 0.035
@@ -211,7 +211,7 @@ def test_rdp_refuses_a_belief_and_gdp_refuses_sampling() -> None:
         with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release \(sampling rate 0.1\)"):
             noise_multiplier_for(target, sampled)
     with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release"):
-        guarantee(sampled)
+        derive_guarantee(sampled)
     for rate in (0.0, 1.1, math.nan):
         with pytest.raises(InputError, match="sampling rate is"):
             unit(Accountant.PLD, 30, 0.001, sampling_rate=rate)
@@ -222,11 +222,15 @@ def test_belief_bounds_of_all_accountants_hold() -> None:
         for accountant in Accountant:
             if rate < 1 and accountant is Accountant.GDP:
                 continue
-            promised = guarantee(unit(accountant, 30, 0.01, 0.3, rate).with_noise(3.0))
-            law = promised.claim.profile
-            assert belief_survival(law, promised.belief_bound + 1e-9, Sensitivities.ADAPTIVE) <= 0.01 * (1 + 1e-6)
-            assert belief_survival(law, promised.belief_bound_fixed + 1e-9, Sensitivities.FIXED) <= 0.01 * (1 + 2e-3)
-            assert promised.belief_bound_fixed <= promised.belief_bound
+            claimed = derive_guarantee(unit(accountant, 30, 0.01, 0.3, rate).with_noise(3.0))
+            distribution = claimed.claim.profile
+            assert belief_survival(distribution, claimed.belief_bound + 1e-9, Sensitivities.ADAPTIVE) <= 0.01 * (
+                1 + 1e-6
+            )
+            assert belief_survival(distribution, claimed.belief_bound_fixed + 1e-9, Sensitivities.FIXED) <= 0.01 * (
+                1 + 2e-3
+            )
+            assert claimed.belief_bound_fixed <= claimed.belief_bound
 
 
 @pytest.mark.parametrize(
@@ -258,14 +262,14 @@ ALONE = [
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("target", "accountant", "rounds", "rate", "delta"), ALONE)
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
-def test_sampling_alone_may_keep_a_promise(
+def test_sampling_alone_may_keep_a_guarantee(
     target: Target, accountant: Accountant, rounds: int, rate: float, delta: float, adjacency: Adjacency
 ) -> None:
     claim = unit(accountant, rounds, delta, sampling_rate=rate, adjacency=adjacency)
     assert noise_multiplier_for(target, claim) == SMALLEST_SAMPLED_NOISE
     # Even less noise keeps it: what is released without the unit tells nothing, and it is seldom there.
     assert claim.participation == pytest.approx(1 - (1 - rate) ** rounds, rel=1e-12)
-    bare = guarantee(claim.with_noise(1e-4))
+    bare = derive_guarantee(claim.with_noise(1e-4))
     assert bare.advantage_bound_exact == pytest.approx(claim.participation, rel=1e-3)
     match target:
         case AdvantageTarget(advantage):
@@ -277,7 +281,7 @@ def test_sampling_alone_may_keep_a_promise(
 
 
 @pytest.mark.long
-def test_a_promise_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
+def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
     kept = kept_by(AdvantageTarget(0.5), unit(Accountant.RDP_CLASSIC, 10, 0.001, sampling_rate=0.01))
     assert kept.rho_alpha == pytest.approx(0.5, rel=1e-6)
     claim = unit(Accountant.PLD, 10, 0.001, sampling_rate=0.01)

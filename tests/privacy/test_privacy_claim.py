@@ -23,7 +23,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     gaussian_rounds,
 )
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.scores import Sensitivities
 
 
@@ -41,9 +41,9 @@ def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_REC
     ],
 )
 def test_the_adjacency_decides_what_sampling_gains(adjacency: Adjacency, epsilon: float) -> None:
-    promise = guarantee(claim_of(*gaussian_rounds(1.0, 100, 0.01), adjacency=adjacency))
-    assert promise.epsilon == pytest.approx(epsilon, abs=5e-4)
-    assert promise.adjacency is adjacency
+    guarantee = derive_guarantee(claim_of(*gaussian_rounds(1.0, 100, 0.01), adjacency=adjacency))
+    assert guarantee.epsilon == pytest.approx(epsilon, abs=5e-4)
+    assert guarantee.adjacency is adjacency
 
 
 def test_noise_is_that_of_the_gaussian_events() -> None:
@@ -70,22 +70,22 @@ def test_participation_and_the_insider_who_sees_it() -> None:
 
 def test_the_belief_bound_follows_who_chooses_the_sensitivities() -> None:
     events = gaussian_rounds(9.097, 30)
-    promises = {
-        kind: guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP, kind))
+    guarantees = {
+        kind: derive_guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP, kind))
         for kind in Sensitivities
     }
-    adaptive, fixed = promises[Sensitivities.ADAPTIVE], promises[Sensitivities.FIXED]
+    adaptive, fixed = guarantees[Sensitivities.ADAPTIVE], guarantees[Sensitivities.FIXED]
     assert adaptive.belief_bound == pytest.approx(0.9, abs=1e-4)
     assert fixed.belief_bound == fixed.belief_bound_fixed == adaptive.belief_bound_fixed < adaptive.belief_bound
     assert adaptive.epsilon == fixed.epsilon
-    unnamed = guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP))
+    unnamed = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP))
     assert unnamed == adaptive
 
 
 def test_belief_bounds_follow_the_prior() -> None:
     def log_odds(prior: float, accountant: Accountant) -> float:
         events = gaussian_rounds(2.0, 10, 1.0 if accountant is Accountant.GDP else 0.3)
-        bound = guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.01, prior, accountant)).belief_bound
+        bound = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.01, prior, accountant)).belief_bound
         return math.log(bound / (1 - bound)) - math.log(prior / (1 - prior))
 
     for accountant in (Accountant.GDP, Accountant.PLD):
@@ -104,7 +104,7 @@ def test_wrong_claims_are_refused() -> None:
 
 
 def test_no_module_of_privacy_imports_torch() -> None:
-    """Pure mathematics: promises are computed where no learning is installed."""
+    """Pure mathematics: guarantees are computed where no learning is installed."""
     names = sorted(path.stem for path in Path(fl_audit.privacy.__path__[0]).glob("[a-z]*.py"))
     modules = ", ".join(f"fl_audit.privacy.{name}" for name in names)
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
@@ -149,8 +149,8 @@ def test_claims_and_guarantees_are_one_readable_line() -> None:
         "prior 0.5, by gdp"
     )
     assert claim._repr_html_() == f"<p>{claim}</p>"
-    assert str(fa.guarantee(claim)).startswith(
+    assert str(fa.derive_guarantee(claim)).startswith(
         "epsilon 1.713 at delta 0.001 by gdp, neighbours by replace-record, noise"
     )
-    assert "\n" not in str(fa.guarantee(claim))
+    assert "\n" not in str(fa.derive_guarantee(claim))
     assert fa.__version__ == version("fl-audit")

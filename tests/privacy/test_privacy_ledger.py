@@ -174,7 +174,7 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
     # Whatever action of the app a message names, it is a round like every other.
     replies = [mod(*asked(7, kind), train) for kind in ("train", "train.default", "train.mine", "train.default")]
     assert [one.has_error() for one in replies] == [False, False, False, True]
-    assert "no more were promised" in replies[3].error.reason
+    assert "no more were claimed" in replies[3].error.reason
     other = mod(*asked(8), train)
     assert (other.error.code, trained) == (REFUSED, [7, 7, 7])
     assert "more than epsilon" in other.error.reason

@@ -1,4 +1,5 @@
-"""The law of the log-odds: closed forms, sums over participations, quadrature, and the mechanism itself simulated.
+"""The distribution of the log-odds: closed forms, sums over participations, quadrature, and the mechanism itself
+simulated.
 
 Kolmogorov-Smirnov tests here raise a false alarm with probability 1e-4 each, once and for all: seeds are fixed.
 """
@@ -21,7 +22,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     gaussian_rounds,
 )
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_distribution
 
 ALARM = 1e-4
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT
@@ -54,57 +55,62 @@ def simulated(
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
 @pytest.mark.parametrize("truth", list(Truth))
 @pytest.mark.parametrize(("z", "q", "rounds"), [(1.0, 0.2, 6), (0.7, 0.6, 1), (5.0, 0.05, 30)])
-def test_simulated_log_odds_follow_the_law(
+def test_simulated_log_odds_follow_the_distribution(
     z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: Truth
 ) -> None:
     found = simulated(z, q, rounds, seen, adjacency, truth, 10_000)
-    law = log_odds_law(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
-    uniforms = law.uniforms(found, np.random.default_rng(1))
+    distribution = log_odds_distribution(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
+    uniforms = distribution.uniforms(found, np.random.default_rng(1))
     assert kstest(uniforms, "uniform").pvalue > ALARM
-    assert law.mean == pytest.approx(np.mean(found), abs=4 * np.std(found) / 100)
+    assert distribution.mean == pytest.approx(np.mean(found), abs=4 * np.std(found) / 100)
     for probability in (0.1, 0.5, 0.9):
-        assert law.cdf(law.quantile(probability)) >= probability
-        assert np.all(law.cdf(law.quantile(probability) - 1.5 * law.error) <= probability)
+        assert distribution.cdf(distribution.quantile(probability)) >= probability
+        assert np.all(distribution.cdf(distribution.quantile(probability) - 1.5 * distribution.error) <= probability)
 
 
-def test_the_wrong_law_is_noticed() -> None:
+def test_the_wrong_distribution_is_noticed() -> None:
     """The two directions differ under secret sampling of a unit that comes or goes; so do seen and secret coins."""
     z, q, rounds = 1.0, 0.2, 6
     found = simulated(z, q, rounds, False, ADD_REMOVE, Truth.PRESENT, 10_000)
     wrong = [
-        log_odds_law(gaussian_rounds(z, rounds, q), ADD_REMOVE, Truth.ABSENT),
-        log_odds_law(gaussian_rounds(z, rounds, q), REPLACE, Truth.PRESENT),
-        log_odds_law(gaussian_rounds(z, rounds, q, seen=True), ADD_REMOVE, Truth.PRESENT),
-        log_odds_law(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, Truth.PRESENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q), ADD_REMOVE, Truth.ABSENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q), REPLACE, Truth.PRESENT),
+        log_odds_distribution(gaussian_rounds(z, rounds, q, seen=True), ADD_REMOVE, Truth.PRESENT),
+        log_odds_distribution(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, Truth.PRESENT),
     ]
-    for law in wrong:
-        assert kstest(law.uniforms(found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
-    mirrored = -law_values(ADD_REMOVE, Truth.ABSENT)
-    assert np.max(np.abs(mirrored[::-1] - law_values(ADD_REMOVE, Truth.PRESENT))) > 0.1
-    np.testing.assert_allclose(-law_values(REPLACE, Truth.ABSENT)[::-1], law_values(REPLACE, Truth.PRESENT), atol=0.01)
+    for distribution in wrong:
+        assert kstest(distribution.uniforms(found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
+    mirrored = -distribution_values(ADD_REMOVE, Truth.ABSENT)
+    assert np.max(np.abs(mirrored[::-1] - distribution_values(ADD_REMOVE, Truth.PRESENT))) > 0.1
+    np.testing.assert_allclose(
+        -distribution_values(REPLACE, Truth.ABSENT)[::-1], distribution_values(REPLACE, Truth.PRESENT), atol=0.01
+    )
 
 
-def law_values(adjacency: Adjacency, truth: Truth) -> NDArray[np.float64]:
-    return log_odds_law(gaussian_rounds(1.0, 6, 0.2), adjacency, truth).quantile(np.linspace(0.05, 0.95, 7))
+def distribution_values(adjacency: Adjacency, truth: Truth) -> NDArray[np.float64]:
+    return log_odds_distribution(gaussian_rounds(1.0, 6, 0.2), adjacency, truth).quantile(np.linspace(0.05, 0.95, 7))
 
 
 @pytest.mark.parametrize("truth", list(Truth))
 def test_gaussian_rounds_are_normal(truth: Truth) -> None:
-    law = log_odds_law((GaussianRelease(3.0, 6.0, 3), GaussianRelease(1.0, 2.0)), REPLACE, truth)
-    assert law == NormalLogOdds(1.0, truth)
+    distribution = log_odds_distribution((GaussianRelease(3.0, 6.0, 3), GaussianRelease(1.0, 2.0)), REPLACE, truth)
+    assert distribution == NormalLogOdds(1.0, truth)
     exact = norm(0.5 if truth is Truth.PRESENT else -0.5, 1.0)
     points = np.linspace(-3, 3, 7)
-    np.testing.assert_allclose(law.cdf(points), exact.cdf(points), rtol=1e-13)
-    np.testing.assert_allclose(law.quantile(exact.cdf(points)), points, atol=1e-12)
-    assert (law.mean, law.error) == (exact.mean(), 0.0)
-    assert kstest(law.uniforms(exact.rvs(10_000, random_state=4), np.random.default_rng()), "uniform").pvalue > ALARM
+    np.testing.assert_allclose(distribution.cdf(points), exact.cdf(points), rtol=1e-13)
+    np.testing.assert_allclose(distribution.quantile(exact.cdf(points)), points, atol=1e-12)
+    assert (distribution.mean, distribution.error) == (exact.mean(), 0.0)
+    assert (
+        kstest(distribution.uniforms(exact.rvs(10_000, random_state=4), np.random.default_rng()), "uniform").pvalue
+        > ALARM
+    )
 
 
 @pytest.mark.parametrize("truth", list(Truth))
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.1), (0.5, 0.5), (10.0, 0.9)])
 def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> None:
     """L increases with the release x, so P(L <= loss) is a normal probability of the x of that loss."""
-    law, mu = log_odds_law((SampledGaussianRelease(z, q),), ADD_REMOVE, truth), 1 / z
+    distribution, mu = log_odds_distribution((SampledGaussianRelease(z, q),), ADD_REMOVE, truth), 1 / z
     x = np.linspace(-3, 3 + mu, 13)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
 
@@ -114,16 +120,16 @@ def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> 
         sampled = q * norm.cdf(moved, mu) if truth is Truth.PRESENT else q * norm.cdf(moved)
         return np.asarray((1 - q) * norm.cdf(moved) + sampled)
 
-    assert np.all(exact(-law.error) - 1e-11 <= law.cdf(loss))
-    assert np.all(law.cdf(loss) <= exact(law.error) + 1e-11)
-    np.testing.assert_allclose(law.cdf(loss[4:]), exact(0.0)[4:], atol=4e-3)
+    assert np.all(exact(-distribution.error) - 1e-11 <= distribution.cdf(loss))
+    assert np.all(distribution.cdf(loss) <= exact(distribution.error) + 1e-11)
+    np.testing.assert_allclose(distribution.cdf(loss[4:]), exact(0.0)[4:], atol=4e-3)
 
     def weighed(u: float) -> float:
         sampled = norm.pdf(u, mu) if truth is Truth.PRESENT else norm.pdf(u)
         return float(((1 - q) * norm.pdf(u) + q * sampled) * np.log1p(q * np.expm1(mu * u - mu * mu / 2)))
 
     mean = quad(weighed, -9, 9 + mu, epsabs=1e-13, limit=200)[0]
-    assert law.mean == pytest.approx(mean, abs=law.error**2)
+    assert distribution.mean == pytest.approx(mean, abs=distribution.error**2)
 
 
 @pytest.mark.parametrize(("z", "q", "count"), [(1.0, 0.3, 5), (2.0, 0.05, 20)])
@@ -131,34 +137,34 @@ def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: i
     times = np.arange(1, count + 1)
     weights, atom = binom.pmf(times, count, q), (1 - q) ** count
     for sign, truth in ((1, Truth.PRESENT), (-1, Truth.ABSENT)):
-        law = log_odds_law(gaussian_rounds(z, count, q, seen=True), REPLACE, truth)
+        distribution = log_odds_distribution(gaussian_rounds(z, count, q, seen=True), REPLACE, truth)
 
         def exact(points: NDArray[np.float64], mean_sign: int = sign) -> NDArray[np.float64]:
             means, deviations = mean_sign * times / (2 * z * z), np.sqrt(times) / z
             return np.asarray(atom * (points >= 0) + norm.cdf(points[:, None], means, deviations) @ weights)
 
         points = np.array([-2.0, -0.5, -0.05, 0.05, 0.5, 2.0])
-        assert np.all(exact(points - law.error) - 1e-11 <= law.cdf(points))
-        assert np.all(law.cdf(points) <= exact(points + law.error) + 1e-11)
-        jump = float(law.cdf(0.0) - law.cdf(-0.4 * law.error))
+        assert np.all(exact(points - distribution.error) - 1e-11 <= distribution.cdf(points))
+        assert np.all(distribution.cdf(points) <= exact(points + distribution.error) + 1e-11)
+        jump = float(distribution.cdf(0.0) - distribution.cdf(-0.4 * distribution.error))
         assert jump == pytest.approx(atom, abs=0.02)
         exact_mean = sign * count * q / (2 * z * z)
-        assert law.mean == pytest.approx(exact_mean, abs=law.error**2)
+        assert distribution.mean == pytest.approx(exact_mean, abs=distribution.error**2)
 
 
 @pytest.mark.parametrize("truth", list(Truth))
 def test_randomized_response_keeps_its_atoms(truth: Truth) -> None:
     each, count = 0.5, 6
     events: tuple[ReleaseEvent, ...] = (RandomizedResponse(each, count),)
-    rng, law = np.random.default_rng(2), log_odds_law(events, ADD_REMOVE, truth)
+    rng, distribution = np.random.default_rng(2), log_odds_distribution(events, ADD_REMOVE, truth)
     told = 1 / (1 + math.exp(-each if truth is Truth.PRESENT else each))
     found = each * (2 * rng.binomial(count, told, 10_000) - count)
-    assert kstest(law.uniforms(found, rng), "uniform").pvalue > ALARM
+    assert kstest(distribution.uniforms(found, rng), "uniform").pvalue > ALARM
 
 
 def test_refusals() -> None:
     with pytest.raises(InputError, match="events are empty"):
-        log_odds_law((), ADD_REMOVE, Truth.PRESENT)
+        log_odds_distribution((), ADD_REMOVE, Truth.PRESENT)
     for events in (gaussian_rounds(1.0, 2), gaussian_rounds(1.0, 2, 0.5)):
         with pytest.raises(InputError, match=r"^probability is 1.5: accepted are numbers from 0 to 1$"):
-            log_odds_law(events, ADD_REMOVE, Truth.PRESENT).quantile(1.5)
+            log_odds_distribution(events, ADD_REMOVE, Truth.PRESENT).quantile(1.5)

@@ -1,4 +1,5 @@
-"""Strategy matrices: sensitivities by trying every set of rounds, errors against jax-privacy and dpcrpy, and the law.
+"""Strategy matrices: sensitivities by trying every set of rounds, errors against jax-privacy and dpcrpy, and the
+distribution.
 
 Numbers of jax-privacy are those of version 2.0.0 in float64, of dpcrpy those of version 1.0.0.
 """
@@ -156,7 +157,7 @@ def test_shapes_and_coefficients() -> None:
 
 
 @pytest.mark.parametrize(("kind", "separation"), [(TREE, 1), (BANDED, 1), (BANDED, 6)])
-def test_the_event_has_the_law_of_the_releases(kind: StrategyKind, separation: int) -> None:
+def test_the_event_has_the_distribution_of_the_releases(kind: StrategyKind, separation: int) -> None:
     """Log-odds of whitened releases of the worst unit against the event's Gaussian; false alarm rate 1e-4."""
     rounds, z, runs, rng = 12, 2.0, 20_000, np.random.default_rng(8)
     event = correlated_event(z, kind, rounds, 4, separation, rounds)

@@ -14,17 +14,23 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.privacy.guarantee import Guarantee, _tradeoff_advantage_bound, guarantee, membership_bounds, yeom_bound
+from fl_audit.privacy.guarantee import (
+    Guarantee,
+    _tradeoff_advantage_bound,
+    derive_guarantee,
+    membership_bounds,
+    yeom_bound,
+)
 
 REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 
 
-def promised(adjacency: Adjacency, noise_multiplier: float, rounds: int, delta: float) -> Guarantee:
-    return guarantee(Claim(adjacency, gaussian_rounds(noise_multiplier, rounds), delta, 0.5, Accountant.GDP))
+def claimed(adjacency: Adjacency, noise_multiplier: float, rounds: int, delta: float) -> Guarantee:
+    return derive_guarantee(Claim(adjacency, gaussian_rounds(noise_multiplier, rounds), delta, 0.5, Accountant.GDP))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.001), (1.1, 0.01), (2.2, 1e-5), (0.0, 0.2)])
-def test_tradeoff_bound_is_the_best_of_all_error_rates_that_the_promise_allows(epsilon: float, delta: float) -> None:
+def test_tradeoff_bound_is_the_best_of_all_error_rates_that_the_guarantee_allows(epsilon: float, delta: float) -> None:
     """Maximise TPR - FPR subject to the four inequalities that define (epsilon, delta)-DP, by linear programming."""
     e = math.exp(epsilon)
     # TPR <= e FPR + delta, FPR <= e TPR + delta, and the same for 1 - TPR and 1 - FPR.
@@ -52,7 +58,7 @@ def test_the_tradeoff_bound_is_at_most_yeoms_with_delta(epsilon: float, delta: f
     adjacency=st.sampled_from([REPLACE, ADD_REMOVE]),
 )
 def test_the_exact_bound_is_the_tightest(multiplier: float, rounds: int, delta: float, adjacency: Adjacency) -> None:
-    bounds = membership_bounds(promised(adjacency, multiplier, rounds, delta))
+    bounds = membership_bounds(claimed(adjacency, multiplier, rounds, delta))
     assert bounds.exact <= bounds.tradeoff + 1e-9
     assert adjacency is ADD_REMOVE or bounds.exact <= bounds.yeom + delta
 
@@ -64,16 +70,16 @@ def test_the_exact_bound_is_reached_by_the_best_adversary(adjacency: Adjacency, 
     The noise is z C there and z 2C for replaced records. 400000 draws err by 0.0022; 0.009 is four errors.
     """
     z, rounds = 4.0, 3
-    promise = promised(adjacency, z, rounds, 0.01)
+    guarantee = claimed(adjacency, z, rounds, 0.01)
     sigma = z * (2 if adjacency is REPLACE else 1)
     draw = np.random.default_rng(7)
     means = [draw.normal(centre, sigma / math.sqrt(rounds), 200_000) for centre in (1.0, -1.0)]
     reached = np.mean(means[0] > 0) - np.mean(means[1] > 0)
-    bounds = membership_bounds(promise)
+    bounds = membership_bounds(guarantee)
     assert reached == pytest.approx(bounds.exact, abs=0.009)
-    assert bounds.exact == pytest.approx(gdp_delta(0.0, factor * promise.mu))
+    assert bounds.exact == pytest.approx(gdp_delta(0.0, factor * guarantee.mu))
     # A bound that forgot that two records differ where records come and go would be broken by this adversary.
-    assert (adjacency is REPLACE) == (reached < promise.advantage_bound_exact + 0.009)
+    assert (adjacency is REPLACE) == (reached < guarantee.advantage_bound_exact + 0.009)
 
 
 def test_wrong_numbers_are_named() -> None:

@@ -27,7 +27,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
@@ -167,7 +167,7 @@ def test_never_under_the_optimistic_distribution(q: float, z: float, count: int)
         assert optimistic.get_epsilon_for_delta(delta) <= found
 
 
-def test_law_of_the_log_odds_against_simulation() -> None:
+def test_distribution_of_the_log_odds_against_simulation() -> None:
     q, z, rounds, runs = 0.2, 1.0, 12, 300_000
     rng = np.random.default_rng(5)
     curves = loss_curves((SampledGaussianRelease(z, q, rounds),), ADD_REMOVE)
@@ -213,16 +213,16 @@ def test_extremes_are_finite_and_monotone_or_refused() -> None:
     for q, z, rounds, delta in itertools.product(*grid):
         for accountant in Accountant:
             try:
-                promise = guarantee(Claim(ADD_REMOVE, gaussian_rounds(z, rounds, q), delta, 0.5, accountant))
+                guarantee = derive_guarantee(Claim(ADD_REMOVE, gaussian_rounds(z, rounds, q), delta, 0.5, accountant))
             except InputError as refusal:
                 assert (accountant is Accountant.GDP and q < 1) or (accountant is Accountant.PLD and delta < 1e-10)
                 assert str(accountant) in str(refusal)  # noqa: PT017
                 continue
-            assert math.isfinite(promise.epsilon)
-            assert promise.epsilon >= 0
-            assert 0.5 <= promise.belief_bound <= 1
-            assert 0 <= promise.advantage_bound_exact <= 1
-            answers[accountant, q, z, rounds, delta] = promise.epsilon
+            assert math.isfinite(guarantee.epsilon)
+            assert guarantee.epsilon >= 0
+            assert 0.5 <= guarantee.belief_bound <= 1
+            assert 0 <= guarantee.advantage_bound_exact <= 1
+            answers[accountant, q, z, rounds, delta] = guarantee.epsilon
     for (accountant, q, z, rounds, delta), found in answers.items():
         for other in (
             (accountant, q, 1e4, rounds, delta),

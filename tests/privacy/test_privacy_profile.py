@@ -1,4 +1,4 @@
-"""What a composition promises: closed forms, riskcal, composition, prior, refusals."""
+"""What a composition guarantees: closed forms, riskcal, composition, prior, refusals."""
 
 import math
 from collections.abc import Callable

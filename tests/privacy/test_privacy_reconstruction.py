@@ -1,4 +1,4 @@
-"""What a promise says against reconstruction, against the closed form, exact attacks and simulated ones."""
+"""What a guarantee says against reconstruction, against the closed form, exact attacks and simulated ones."""
 
 import math
 
@@ -47,17 +47,19 @@ def test_the_best_attack_on_a_simplex_comes_as_near_the_bound_as_is_known(
 def test_the_exact_attack_on_sampled_rounds_stays_under_the_bound_and_comes_near_it(
     candidates: int, rate: float
 ) -> None:
-    """20,000 games of 5 sampled rounds with orthogonal candidates; a bound that is met fails in 1 of 3e6 (5 sigma)."""
-    draw, games, rounds, noise = np.random.default_rng(candidates), 20_000, 5, 0.7
-    scores = np.zeros((games, candidates))
+    """20,000 trials of 5 sampled rounds with orthogonal candidates; a bound that is met fails in 1 of 3e6 (5
+    sigma).
+    """
+    draw, federations, rounds, noise = np.random.default_rng(candidates), 20_000, 5, 0.7
+    scores = np.zeros((federations, candidates))
     for _ in range(rounds):
-        release = draw.normal(size=(games, candidates)) * noise
-        release[:, 0] += draw.random(games) < rate
+        release = draw.normal(size=(federations, candidates)) * noise
+        release[:, 0] += draw.random(federations) < rate
         scores += np.log1p(rate * np.expm1((release - 0.5) / noise**2))
     success = float(np.mean(scores.argmax(axis=1) == 0))
     claim = Claim("add-remove-record", gaussian_rounds(noise, rounds, rate), 1e-3)
     bound = reconstruction_bound(claim, 1 / candidates)
-    assert success < bound + 5 * math.sqrt(bound / games)
+    assert success < bound + 5 * math.sqrt(bound / federations)
     assert success > 0.6 * bound
 
 
@@ -79,7 +81,7 @@ def test_where_records_are_replaced_one_contribution_counts_and_not_two(rate: fl
 
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("target", [ReconstructionTarget(0.05), SinglingOutTarget(0.2, 0.01)])
-def test_the_noise_that_is_found_keeps_the_promise_and_less_does_not(
+def test_the_noise_that_is_found_keeps_the_guarantee_and_less_does_not(
     target: ReconstructionTarget | SinglingOutTarget, rate: float
 ) -> None:
     claim = Claim("replace-client", gaussian_rounds(1.0, 20, rate), 1e-5)
@@ -97,7 +99,7 @@ def test_a_randomized_response_is_bounded_by_its_own_trade_off() -> None:
     assert bound > math.exp(epsilon) / (1 + math.exp(epsilon)), "the attack that believes the answer"
 
 
-def test_noise_that_follows_one_pair_promises_nothing_about_other_records() -> None:
+def test_noise_that_follows_one_pair_guarantees_nothing_about_other_records() -> None:
     claim = Claim("replace-record", gaussian_rounds(1.0, 5), 1e-3, accountant=Accountant.GDP, sensitivities="fixed")
     with pytest.raises(InputError, match="sensitivities are fixed"):
         reconstruction_bound(claim, 0.1)

@@ -25,7 +25,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 from fl_audit.privacy.scores import Sensitivities
@@ -126,7 +126,7 @@ def test_calibrated_noise_keeps_the_target_and_wastes_none(
     adjacency, z = Adjacency.REPLACE_CLIENT, 1.0
     claim = Claim(adjacency, seen(z, 0.3, 10), 1e-3, 0.5, Accountant.PLD, sensitivities)
     z = noise_multiplier_for(target, claim)
-    kept, wasted = (guarantee(claim.with_noise(noise)) for noise in (z, 0.995 * z))
+    kept, wasted = (derive_guarantee(claim.with_noise(noise)) for noise in (z, 0.995 * z))
     match target:
         case EpsilonTarget(epsilon):
             assert kept.epsilon <= epsilon < wasted.epsilon

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.api.promises import account, calibrate
+from fl_audit.api.guarantees import account, calibrate
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse, SampledGaussianRelease
 from fl_audit.privacy.pld import _epsilon_bound, _log_odds_bound, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
@@ -67,15 +67,19 @@ def test_every_delta_is_answered_and_smaller_ones_cost_more() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_a_sampled_promise_at_a_tiny_delta_is_kept(adjacency: Adjacency) -> None:
+def test_a_sampled_guarantee_at_a_tiny_delta_is_kept(adjacency: Adjacency) -> None:
     for target in ({"epsilon": 2.0}, {"belief": 0.9}, {"advantage": 0.1}):
-        promise = calibrate(100, 1e-12, adjacency=adjacency, sampling_rate=0.01, accountant="pld", **target)
-        (name, value), noise = next(iter(target.items())), promise.noise_multiplier
-        kept = {"epsilon": promise.epsilon, "belief": promise.belief_bound, "advantage": promise.advantage_bound_exact}
+        guarantee = calibrate(100, 1e-12, adjacency=adjacency, sampling_rate=0.01, accountant="pld", **target)
+        (name, value), noise = next(iter(target.items())), guarantee.noise_multiplier
+        kept = {
+            "epsilon": guarantee.epsilon,
+            "belief": guarantee.belief_bound,
+            "advantage": guarantee.advantage_bound_exact,
+        }
         assert kept[name] <= value
         assert noise is not None
         assert noise < calibrate(100, 1e-12, adjacency=adjacency, **target).noise_multiplier
-        assert "bounded from above" in promise.remark
+        assert "bounded from above" in guarantee.remark
     assert account(1.0, 30, 1e-5, adjacency=adjacency, sampling_rate=0.1).remark == ""
 
 

@@ -1,4 +1,4 @@
-"""What users as units are promised is what dp-accounting says of the same mechanism."""
+"""What users as units are claimed is what dp-accounting says of the same mechanism."""
 
 import pytest
 from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
@@ -29,7 +29,7 @@ def test_epsilon_of_users_equals_dp_accounting(
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.1])
-def test_a_user_is_promised_what_a_record_is_under_the_same_noise(rate: float) -> None:
+def test_a_user_is_claimed_what_a_record_is_under_the_same_noise(rate: float) -> None:
     for relation in ("add-remove", "replace"):
         record, user = (
             PrivacyProfile(gaussian_rounds(NOISE, ROUNDS, rate), Adjacency(f"{relation}-{unit}")).epsilon(DELTA)

@@ -1,4 +1,6 @@
-"""Synthetic runs whose law is known exactly: the log-odds are drawn, not trained, and measured as those of any run."""
+"""Synthetic runs whose distribution is known exactly: the log-odds are drawn, not trained, and measured as those of any
+run.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,10 +15,10 @@ from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.audits.sections import report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.public import PublicGame
+from fl_audit.federation.observed_rounds import View
 from fl_audit.federation.run_tables import RunTables, Timing
-from fl_audit.federation.seen import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.contribution import (
@@ -29,7 +31,7 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     participation_of,
 )
-from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
@@ -39,10 +41,10 @@ from fl_audit.mechanisms.noise import (
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.released_model.epsilon_star import StarSettings
@@ -74,12 +76,12 @@ def synthetic_contents(**shape: Any) -> RunContents:
 
 
 def synthetic_run(
-    worlds: int = 300,
+    trials: int = 300,
     rounds: int = 30,
     mu: float = 0.55,
     exact: bool = True,
     with_insider: bool = True,
-    with_promise: bool = True,
+    with_guarantee: bool = True,
     with_epsilon_star: bool = True,
     with_membership: bool = True,
     with_clients: bool = True,
@@ -90,7 +92,7 @@ def synthetic_run(
     cohort: int | None = None,
     source: str = "central",
     adaptive: bool = False,
-    standpoint: Standpoint = CLIENT_ALONE,
+    threat_model: ThreatModel = CLIENT_ALONE,
     insiders: int = 1,
     adjacency: Adjacency = Adjacency.REPLACE_RECORD,
     model: str = "adult-mlp",
@@ -99,26 +101,26 @@ def synthetic_run(
 ) -> FinishedRun:
     """Return a made-up run of `rounds` rounds under local (exact) or global scaling.
 
-    `noise` is the noise that is really added over that which was promised, `source` who adds it.
+    `noise` is the noise that is really added over that which was claimed, `source` who adds it.
     """
     generator = np.random.default_rng(seed)
-    law = synthetic_law(
-        mu, rounds, exact, with_promise, synthetic_participation(sampling_rate, cohort), adjacency, source, adaptive
+    mechanism = synthetic_distribution(
+        mu, rounds, exact, with_guarantee, synthetic_participation(sampling_rate, cohort), adjacency, source, adaptive
     )
-    bits = generator.integers(0, 2, worlds)
-    sensitivity = CLIPPING_NORM * (0.3 + 0.6 * generator.random((worlds, rounds)))
-    sigma = law.noise_scale(sensitivity, standpoint)
+    bits = generator.integers(0, 2, trials)
+    sensitivity = CLIPPING_NORM * (0.3 + 0.6 * generator.random((trials, rounds)))
+    sigma = mechanism.noise_scale(sensitivity, threat_model)
     sign = np.where(bits == 1, 1.0, -1.0)
-    log_odds = np.full((worlds, rounds), np.nan)
+    log_odds = np.full((trials, rounds), np.nan)
     if with_insider:
         signal = sensitivity / sigma
         steps = sign[:, None] * signal**2 / 2 + noise * signal * generator.standard_normal(signal.shape)
         log_odds = np.cumsum(steps, axis=1)
     belief = expit(sign * (log_odds[:, -1] + logit(prior)))
-    accuracy = 0.5 + 0.3 * generator.random((worlds, rounds + 1))
-    epsilon_star = generator.random((worlds, rounds + 1)) if with_epsilon_star else np.full_like(accuracy, np.nan)
+    accuracy = 0.5 + 0.3 * generator.random((trials, rounds + 1))
+    epsilon_star = generator.random((trials, rounds + 1)) if with_epsilon_star else np.full_like(accuracy, np.nan)
     columns: dict[str, Any] = {
-        "world": np.arange(worlds),
+        "trial": np.arange(trials),
         "bit": bits,
         "log_odds": log_odds[:, -1],
         "belief": belief,
@@ -128,23 +130,23 @@ def synthetic_run(
         "epsilon_star": epsilon_star[:, -1],
     }
     if with_membership:
-        columns["membership_advantage"] = 0.018 + 0.01 * generator.standard_normal(worlds)
-        columns["record_membership_guess"] = generator.integers(0, 2, worlds)
+        columns["membership_advantage"] = 0.018 + 0.01 * generator.standard_normal(trials)
+        columns["record_membership_guess"] = generator.integers(0, 2, trials)
     tables = RunTables(
-        worlds=pd.DataFrame(columns),
+        trials=pd.DataFrame(columns),
         rounds=long_table(
-            1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds, **synthetic_norms(law, sigma.shape)
+            1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds, **synthetic_norms(mechanism, sigma.shape)
         ),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
-        clients=synthetic_clients(worlds, rounds) if with_clients else None,
+        clients=synthetic_clients(trials, rounds) if with_clients else None,
         residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
         if with_insider and with_residuals
         else None,
-        insiders=synthetic_insiders(worlds, insiders) if insiders > 1 else None,
+        insiders=synthetic_insiders(trials, insiders) if insiders > 1 else None,
     )
     facts = RunFacts(
-        game=synthetic_game(law, rounds, model, with_insider, standpoint, insiders),
-        guarantee=synthetic_guarantee(law, rounds, prior, standpoint) if with_promise else None,
+        federation=synthetic_federation(mechanism, rounds, model, with_insider, threat_model, insiders),
+        guarantee=synthetic_guarantee(mechanism, rounds, prior, threat_model) if with_guarantee else None,
         prior=prior,
         confidence=0.95,
         neighbour=neighbour,
@@ -155,7 +157,7 @@ def synthetic_run(
 
 
 def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> Residuals:
-    """Return residual sums of a model of two tensors, drawn from the laws that hold for normal noise."""
+    """Return residual sums of a model of two tensors, drawn from the distributions that hold for normal noise."""
     sizes, shape = np.array([640, 10]), sigma.shape
     scale, freedom = noise * sigma, np.broadcast_to(sizes - 1, (*shape, 2))
     squares = scale[..., None] ** 2 * generator.chisquare(freedom)
@@ -183,23 +185,23 @@ def synthetic_participation(sampling_rate: float, cohort: int | None) -> Partici
     return participation_of(sampling_rate) if cohort is None else FixedCohort(cohort, CLIENTS)
 
 
-def synthetic_law(
+def synthetic_distribution(
     mu: float,
     rounds: int,
     exact: bool,
-    with_promise: bool,
+    with_guarantee: bool,
     participation: Participation,
     adjacency: Adjacency,
     source: str,
     adaptive: bool,
-) -> ReleaseLaw:
+) -> Mechanism:
     z, is_client = rounds**0.5 / mu, adjacency.unit is Unit.CLIENT
     clipping = AdaptiveClipping(CLIPPING_NORM) if adaptive else FixedClipping(CLIPPING_NORM)
-    return ReleaseLaw(
+    return Mechanism(
         adjacency=adjacency,
-        clipping=clipping if with_promise else NoClipping(),
+        clipping=clipping if with_guarantee else NoClipping(),
         participation=participation,
-        noise=synthetic_noise(source, z, rounds, exact) if with_promise else NoNoise(),
+        noise=synthetic_noise(source, z, rounds, exact) if with_guarantee else NoNoise(),
         denominator=1000.0,
         optimizer=ServerOptimizer(OptimizerKind.SGD, 0.005),
         contribution=LocalTraining(LocalSchedule(0.1, 10, epochs=1)) if is_client else RecordGradients(),
@@ -217,18 +219,18 @@ def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Noise:
     return offered[source]
 
 
-def synthetic_norms(law: ReleaseLaw, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+def synthetic_norms(mechanism: Mechanism, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     """Return a clipping norm that halves over the rounds where it is adaptive, nothing elsewhere."""
-    return {"clipping_norm": np.broadcast_to(np.linspace(3.0, 1.5, shape[1]), shape)} if law.is_adaptive else {}
+    return {"clipping_norm": np.broadcast_to(np.linspace(3.0, 1.5, shape[1]), shape)} if mechanism.is_adaptive else {}
 
 
-def synthetic_insiders(worlds: int, insiders: int) -> pd.DataFrame:
-    """Insider i is right in all worlds but the first i."""
-    won = np.arange(worlds)[:, None] >= np.arange(insiders)
+def synthetic_insiders(trials: int, insiders: int) -> pd.DataFrame:
+    """Insider i is right in all trials but the first i."""
+    won = np.arange(trials)[:, None] >= np.arange(insiders)
     return pd.DataFrame(
         {
-            "world": np.repeat(np.arange(worlds), insiders),
-            "insider": np.tile(np.arange(1, insiders + 1), worlds),
+            "trial": np.repeat(np.arange(trials), insiders),
+            "insider": np.tile(np.arange(1, insiders + 1), trials),
             "log_odds": 0.5,
             "belief": np.where(won, 0.6, 0.4).ravel(),
             "won": won.ravel(),
@@ -236,19 +238,19 @@ def synthetic_insiders(worlds: int, insiders: int) -> pd.DataFrame:
     )
 
 
-def synthetic_guarantee(law: ReleaseLaw, rounds: int, prior: float, standpoint: Standpoint) -> Guarantee:
-    fixed = law.scaling is NoiseScaling.LOCAL
+def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_model: ThreatModel) -> Guarantee:
+    fixed = mechanism.scaling is NoiseScaling.LOCAL
     sensitivities = Sensitivities.FIXED if fixed else Sensitivities.ADAPTIVE
-    sampled = law.is_sampled and standpoint.sees_participation
+    sampled = mechanism.is_sampled and threat_model.sees_participation
     accountant = Accountant.PLD if sampled else Accountant.RDP_CLASSIC
-    events = law.events(rounds, standpoint)
-    return guarantee(Claim(law.adjacency, events, DELTA, prior, accountant, sensitivities))
+    events = mechanism.events(rounds, threat_model)
+    return derive_guarantee(Claim(mechanism.adjacency, events, DELTA, prior, accountant, sensitivities))
 
 
-def synthetic_game(
-    law: ReleaseLaw, rounds: int, model: str, with_insider: bool, standpoint: Standpoint, insiders: int
-) -> PublicGame:
-    return PublicGame(
+def synthetic_federation(
+    mechanism: Mechanism, rounds: int, model: str, with_insider: bool, threat_model: ThreatModel, insiders: int
+) -> Federation:
+    return Federation(
         data=DataSpec("adult"),
         data_seed=0,
         records=1000,
@@ -259,30 +261,30 @@ def synthetic_game(
         partition_parameters=(),
         pair=NeighbourPair(0, 1),
         model=model,
-        law=law,
+        mechanism=mechanism,
         rounds=rounds,
         view=View.UPDATE,
         with_insider=with_insider,
-        standpoint=standpoint,
+        threat_model=threat_model,
         insiders=insiders,
     )
 
 
-def synthetic_clients(worlds: int, rounds: int) -> pd.DataFrame:
-    """Five clients; client 3 has too few records, client 4 is apart from the population in most worlds."""
-    values = np.array([[0.11, 0.21, 0.31, np.nan, np.inf]]) + 0.01 * np.arange(worlds)[:, None]
-    values[: worlds // 2, 4] = 0.4
+def synthetic_clients(trials: int, rounds: int) -> pd.DataFrame:
+    """Five clients; client 3 has too few records, client 4 is apart from the population in most trials."""
+    values = np.array([[0.11, 0.21, 0.31, np.nan, np.inf]]) + 0.01 * np.arange(trials)[:, None]
+    values[: trials // 2, 4] = 0.4
     return pd.DataFrame(
         {
-            "world": np.repeat(np.arange(worlds), 5),
+            "trial": np.repeat(np.arange(trials), 5),
             "round": rounds,
-            "client": np.tile(np.arange(5), worlds),
+            "client": np.tile(np.arange(5), trials),
             "epsilon_star": values.ravel(),
         }
     )
 
 
 def long_table(first: int, **columns: np.ndarray) -> pd.DataFrame:
-    worlds, rounds = next(iter(columns.values())).shape
-    keys = {"world": np.repeat(np.arange(worlds), rounds), "round": np.tile(np.arange(first, first + rounds), worlds)}
+    trials, rounds = next(iter(columns.values())).shape
+    keys = {"trial": np.repeat(np.arange(trials), rounds), "round": np.tile(np.arange(first, first + rounds), trials)}
     return pd.DataFrame(keys | {name: values.ravel() for name, values in columns.items()})

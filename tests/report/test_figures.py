@@ -10,21 +10,21 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_promise import OtherPromises
-from fl_audit.audits.common.sections_released_model import promise_fits
-from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffNumbers
-from fl_audit.audits.membership.findings_attacks import MembershipNumbers
-from fl_audit.audits.page.html import _page_svg, draw_all
+from fl_audit.audits.common.findings_guarantee import OtherGuarantees
+from fl_audit.audits.common.sections_released_model import guarantee_fits
+from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffFinding
+from fl_audit.audits.membership.findings_attacks import MembershipFinding
+from fl_audit.audits.page.report_page import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents
 from fl_audit.errors import InputError
-from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
 from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
-from fl_audit.verdict.findings_verdict import NoiseNumbers
+from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
 
@@ -56,7 +56,7 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         assert len(drawn["crafted"].axes) == axes if axes else "crafted" not in drawn
         assert to_png(drawn["crafted"]).startswith(PNG_SIGNATURE) if axes else True
         told = contents.summary["crafted"]
-        share = run.by_world("local_sensitivity") / run.facts.global_sensitivity
+        share = run.by_trial("local_sensitivity") / run.facts.global_sensitivity
         assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
 
@@ -80,10 +80,10 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     "shape",
     [
         {},
-        {"worlds": 1, "rounds": 1},
+        {"trials": 1, "rounds": 1},
         pytest.param({"exact": False, "prior": 0.2}, marks=pytest.mark.long),
-        pytest.param({"worlds": 25, "rounds": 200, "mu": 4.0}, marks=pytest.mark.long),
-        pytest.param({"worlds": 40, "mu": 0.01}, marks=pytest.mark.long),
+        pytest.param({"trials": 25, "rounds": 200, "mu": 4.0}, marks=pytest.mark.long),
+        pytest.param({"trials": 40, "mu": 0.01}, marks=pytest.mark.long),
     ],
     ids=str,
 )
@@ -100,23 +100,23 @@ def has_tradeoff(contents: RunContents) -> bool:
     return min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
 
 
-OF_OTHER_LAWS = {"crafted", "attacks", "reconstruction", "pictures"}
-EXPECTED = {section.name for section in SECTIONS if section.picture is not None} - OF_OTHER_LAWS
+OF_OTHER_DISTRIBUTIONS = {"crafted", "attacks", "reconstruction", "pictures"}
+EXPECTED = {section.name for section in SECTIONS if section.picture is not None} - OF_OTHER_DISTRIBUTIONS
 
 
 @pytest.mark.full_size
 def test_a_figure_is_as_large_as_its_page_wants_it(make_contents):
-    png = to_png(figure_of(make_contents(worlds=30, rounds=3), "beliefs"))
+    png = to_png(figure_of(make_contents(trials=30, rounds=3), "beliefs"))
     assert int.from_bytes(png[16:20]) == round(style.REPORT_WIDTH * 150)  # the width stands first in a PNG's header
 
 
 @pytest.mark.long
 def test_large_runs_are_drawn(make_contents):
-    assert set(figures_of(make_contents(worlds=1000, rounds=20))) == EXPECTED
+    assert set(figures_of(make_contents(trials=1000, rounds=20))) == EXPECTED
 
 
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):
-    contents, settings = make_contents(worlds=30, rounds=3), dict(matplotlib.rcParams)
+    contents, settings = make_contents(trials=30, rounds=3), dict(matplotlib.rcParams)
     for name in ("beliefs", "noise"):
         assert to_png(figure_of(contents, name)) == to_png(figure_of(contents, name))
     assert dict(matplotlib.rcParams) == settings
@@ -128,17 +128,17 @@ def texts(figure):
 
 
 def test_axes_have_names(make_contents):
-    for figure in figures_of(make_contents(worlds=30, rounds=3)).values():
+    for figure in figures_of(make_contents(trials=30, rounds=3)).values():
         assert figure.axes[-1].get_xlabel()
 
 
-def test_where_no_law_is_exact_no_density_is_drawn(make_contents):
-    assert not any("law" in text for text in texts(figure_of(make_contents(exact=False), "beliefs")))
-    assert any("exact law" in text for text in texts(figure_of(make_contents(), "beliefs")))
+def test_where_no_distribution_is_exact_no_density_is_drawn(make_contents):
+    assert not any("distribution" in text for text in texts(figure_of(make_contents(exact=False), "beliefs")))
+    assert any("exact distribution" in text for text in texts(figure_of(make_contents(), "beliefs")))
 
 
-def test_few_worlds_are_drawn_each_by_itself_without_densities(make_contents):
-    axes = figure_of(make_contents(worlds=10), "beliefs").axes[0]
+def test_few_trials_are_drawn_each_by_itself_without_densities(make_contents):
+    axes = figure_of(make_contents(trials=10), "beliefs").axes[0]
     marks = [line for line in axes.get_lines() if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in marks) == 10
     assert not axes.containers
@@ -149,14 +149,14 @@ def test_bars_of_the_belief_histogram_have_area_one(make_contents):
     assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
 
 
-def test_promised_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_contents):
-    contents = make_contents(worlds=30, rounds=3)
-    assert promise_fits(contents)
-    assert any("promised epsilon" in text for text in texts(figure_of(contents, "epsilon-star")))
-    large = make_contents(worlds=30, rounds=3, mu=6.0)
-    assert not promise_fits(large)
-    assert not any("promised epsilon" in text for text in texts(figure_of(large, "epsilon-star")))
-    assert "epsilon-star" not in pictures_of(make_contents(worlds=5, with_epsilon_star=False, with_clients=False))
+def test_claimed_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_contents):
+    contents = make_contents(trials=30, rounds=3)
+    assert guarantee_fits(contents)
+    assert any("claimed epsilon" in text for text in texts(figure_of(contents, "epsilon-star")))
+    large = make_contents(trials=30, rounds=3, mu=6.0)
+    assert not guarantee_fits(large)
+    assert not any("claimed epsilon" in text for text in texts(figure_of(large, "epsilon-star")))
+    assert "epsilon-star" not in pictures_of(make_contents(trials=5, with_epsilon_star=False, with_clients=False))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -168,16 +168,16 @@ def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
 
 
 def test_no_number_depends_on_the_order_of_rows(make_contents):
-    contents = make_contents(worlds=9, rounds=4)
+    contents = make_contents(trials=9, rounds=4)
     tables = contents.run.tables
-    mixed = {name: getattr(tables, name).sample(frac=1, random_state=1) for name in ("worlds", "rounds", "residuals")}
+    mixed = {name: getattr(tables, name).sample(frac=1, random_state=1) for name in ("trials", "rounds", "residuals")}
     shuffled = with_tables(contents.run, **mixed)
     assert np.array_equal(measured_in(contents.run).innovations, measured_in(shuffled).innovations)
     assert report_contents(shuffled).summary == contents.summary
 
 
 def test_rounds_without_signal_have_no_innovation(make_contents):
-    run = make_contents(worlds=6, rounds=4).run
+    run = make_contents(trials=6, rounds=4).run
     second = run.tables.rounds["round"] == 2
     still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
     quieter = with_tables(run, rounds=still)
@@ -188,17 +188,17 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     assert np.isnan(measured_in(nowhere).innovations).all()
 
 
-def test_quantiles_over_worlds(make_contents):
-    contents = make_contents(worlds=11, rounds=3)
+def test_quantiles_over_trials(make_contents):
+    contents = make_contents(trials=11, rounds=3)
     rounds, (low, middle) = quantiles_by_round(contents.rounds, "local_sensitivity", (0, 0.5))
     second = contents.rounds.loc[contents.rounds["round"] == 2, "local_sensitivity"]
     assert rounds.tolist() == [1, 2, 3]
     assert (low[1], middle[1]) == pytest.approx((second.min(), second.median()))
 
 
-def test_figure_shows_every_tensor_and_the_promise(make_contents):
-    contents = make_contents(worlds=20, noise=0.9)
-    numbers = contents.find(NoiseNumbers)
+def test_figure_shows_every_tensor_and_the_guarantee(make_contents):
+    contents = make_contents(trials=20, noise=0.9)
+    numbers = contents.find(NoiseFinding)
     axes = NOISE.picture.figure(numbers, contents).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["bias", "weight", "Where it hides\nthe record", "All parameters"]
@@ -211,26 +211,26 @@ def test_figure_shows_every_tensor_and_the_promise(make_contents):
 
 
 def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
-    assert make_contents(worlds=60, with_membership=False).find(MembershipNumbers) is None
-    without = make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)
-    assert set(pictures_of(without)) == {"other-promises", "accuracy", "epsilon-star"}
+    assert make_contents(trials=60, with_membership=False).find(MembershipFinding) is None
+    without = make_contents(trials=5, with_insider=False, exact=False, with_clients=False)
+    assert set(pictures_of(without)) == {"other-guarantees", "accuracy", "epsilon-star"}
 
 
 def test_incomplete_tables_are_refused(make_contents):
-    tables = make_contents(worlds=2, rounds=2).run.tables
+    tables = make_contents(trials=2, rounds=2).run.tables
     with pytest.raises(InputError, match="rounds lacks sigma"):
-        RunTables(tables.worlds, tables.rounds.drop(columns="sigma"), tables.releases)
-    with pytest.raises(InputError, match="worlds is empty"):
-        RunTables(tables.worlds.head(0), tables.rounds, tables.releases)
+        RunTables(tables.trials, tables.rounds.drop(columns="sigma"), tables.releases)
+    with pytest.raises(InputError, match="trials is empty"):
+        RunTables(tables.trials.head(0), tables.rounds, tables.releases)
 
 
 def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):
-    contents = make_contents(worlds=30, rounds=3)
+    contents = make_contents(trials=30, rounds=3)
     drawn = _page_svg(figure_of(contents, "noise"), "noise")
     assert drawn.startswith("<svg viewBox=")
     assert drawn.endswith("</svg>")
     assert drawn == _page_svg(figure_of(contents, "noise"), "noise")
-    found = contents.find(NoiseNumbers).estimate
+    found = contents.find(NoiseFinding).estimate
     shown = rounded(found.ratio, found.low, found.high, 1.0)
     text = re.escape(f"{shown.value} ({shown.interval})")
     assert re.search(rf"<text [^>]*>{text}<", drawn), "words stay words, with all their digits"
@@ -240,28 +240,28 @@ def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its
 
 
 @pytest.mark.long
-def test_the_trade_off_of_a_kept_promise_stays_under_it_and_of_half_the_noise_does_not(make_contents):
-    kept = make_contents(worlds=2000, rounds=40).find(TradeoffNumbers)
+def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_does_not(make_contents):
+    kept = make_contents(trials=2000, rounds=40).find(TradeoffFinding)
     assert kept.low <= kept.allowed
     assert kept.allowed == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.1) + 0.55), abs=1e-6)
     assert kept.low <= kept.found <= kept.high
-    figure = figure_of(make_contents(worlds=2000, rounds=40), "tradeoff")
+    figure = figure_of(make_contents(trials=2000, rounds=40), "tradeoff")
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
     assert figure.axes[0].get_xlim() == (1e-3, 1)
 
 
-def test_other_promises_are_those_that_calibration_gives(make_contents):
-    contents = make_contents(worlds=30, rounds=3)
-    each = contents.find(OtherPromises).each
+def test_other_guarantees_are_those_that_calibration_gives(make_contents):
+    contents = make_contents(trials=30, rounds=3)
+    each = contents.find(OtherGuarantees).each
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
 
 
-def test_this_run_is_seen_among_other_promises_even_where_it_promises_less(make_contents):
-    contents = make_contents(worlds=20, rounds=3, mu=6.0)
-    axes = figure_of(contents, "other-promises").axes[0]
+def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(make_contents):
+    contents = make_contents(trials=20, rounds=3, mu=6.0)
+    axes = figure_of(contents, "other-guarantees").axes[0]
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(OtherPromises).each)
+    assert here < min(one.noise_multiplier for one in contents.find(OtherGuarantees).each)

@@ -9,15 +9,15 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
-from fl_audit.audits.page.html import draw_all, paragraphs, render_html
+from fl_audit.audits.page.report_files import ON_PAPER, hindrance, write_pdf
+from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
 from fl_audit.audits.page.stylesheet import DARK, LIGHT, STYLESHEET
-from fl_audit.audits.page.writing import ON_PAPER, hindrance, write_pdf
 from fl_audit.audits.sections import report_contents
-from fl_audit.data.randomisers import RandomisedBits
+from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.family import TestName
 from fl_audit.verdict.noise_estimate import kept_epsilon
@@ -26,10 +26,10 @@ from fl_audit.verdict.verdict import Verdict
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
-    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "worlds": 800},
-    Verdict.INCONCLUSIVE: {"exact": False, "worlds": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "worlds": 5},
-    Verdict.NO_PROMISE: {"with_insider": False, "with_promise": False, "worlds": 5},
+    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "trials": 800},
+    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
+    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
 }
 
 
@@ -47,7 +47,7 @@ def test_the_first_screen_has_its_parts_in_order(make_contents, verdict):
     ]
     assert places == sorted(places)
     assert html.count("<dt>") == 3
-    look = "open" if verdict in (Verdict.NOT_AUDITED, Verdict.NO_PROMISE) else str(verdict)
+    look = "open" if verdict in (Verdict.NOT_AUDITED, Verdict.NO_GUARANTEE) else str(verdict)
     assert f'class="verdict {look}"' in html
     assert next_step(contents).endswith(".")
     assert not re.search(r"\bNone\b(?! of)|\bnan\b|\binf\b", text_of(html))
@@ -57,49 +57,49 @@ def test_a_violated_report_leads_with_what_broke_and_nothing_before_acquits(make
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     html = render_html(contents, [])
     first = text_of(html[html.index("<body") : html.index('id="words"')])
-    assert re.search(r"Verdict: Violated\s+The noise is half of what was promised", first)
+    assert re.search(r"Verdict: Violated\s+The noise is half of what was claimed", first)
     assert not re.search(r"consistent|contradicts|none of \d|kept its|within", first, re.IGNORECASE)
     names = [fact.name for fact in facts_of(contents)]
     assert names == ["Noise really added", "The insider was right in", "Epsilon shown"]
-    assert [facts_of(contents)[0].value, facts_of(contents)[0].note] == ["50\xa0%", "of what was promised"]
+    assert [facts_of(contents)[0].value, facts_of(contents)[0].note] == ["50\xa0%", "of what was claimed"]
     assert "Hand out none of these models" in next_step(contents)
 
 
 def test_a_delta_that_lets_whole_records_be_published_is_warned_of(make_contents):
     contents = make_contents(exact=False)
-    promise = contents.facts.guarantee
-    assert promise.delta * contents.facts.game.records > 1
+    guarantee = contents.facts.guarantee
+    assert guarantee.delta * contents.facts.federation.records > 1
     (line,) = warnings_of(contents)
     assert "1,000 records" in line
     assert line in text_of(first_screen(contents))
-    few = replace(contents.facts, game=replace(contents.facts.game, records=100))
+    few = replace(contents.facts, federation=replace(contents.facts.federation, records=100))
     assert warnings_of(replace(contents, run=replace(contents.run, facts=few))) == []
 
 
-def test_right_guesses_stand_beside_what_a_kept_promise_allows(make_contents):
+def test_right_guesses_stand_beside_what_a_kept_guarantee_allows(make_contents):
     contents = make_contents(exact=False)
     estimate, bound = contents.summary["insider"], contents.facts.guarantee.advantage_bound_exact
-    most = most_wins(estimate["worlds"], bound, 0.001)
-    law = binom(estimate["worlds"], (1 + bound) / 2)
-    assert law.sf(most) <= 0.001 < law.sf(most - 1)
+    most = most_wins(estimate["trials"], bound, 0.001)
+    distribution = binom(estimate["trials"], (1 + bound) / 2)
+    assert distribution.sf(most) <= 0.001 < distribution.sf(most - 1)
     fact = facts_of(contents)[1]
     assert fact.value == f"{estimate['wins']} of 300"
-    assert fact.note == f"if the promise is kept, it is right in more than {most} in less than one of 1,000 audits"
+    assert fact.note == f"if the guarantee is kept, it is right in more than {most} in less than one of 1,000 audits"
 
 
-def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_contents):
-    run = make_contents(exact=False, worlds=1).run
+def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_contents):
+    run = make_contents(exact=False, trials=1).run
     slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
-    needed = verdict_of(slow).judgement.worlds_needed
+    needed = verdict_of(slow).judgement.trials_needed
     minutes = round((needed / 0.02 + 30) / 60)
-    said = f"{needed} worlds, about {minutes} minutes here, would find a breach of 1.5 times the promise, "
+    said = f"{needed} trials, about {minutes} minutes here, would find a breach of 1.5 times the guarantee, "
     said += "if it lies in the size of the noise alone."
     assert said in text_of(first_screen(slow))
-    assert f"worlds = {needed}" in next_step(slow)
+    assert f"trials = {needed}" in next_step(slow)
     unknown = report_contents(replace(run, timing=Timing()))
-    assert f"{needed} worlds would find a breach of 1.5 times" in text_of(first_screen(unknown))
-    assert verdict_of(make_contents(exact=False, worlds=needed)).verdict is not Verdict.INCONCLUSIVE
-    assert verdict_of(make_contents(exact=False, worlds=needed - 1)).verdict is Verdict.INCONCLUSIVE
+    assert f"{needed} trials would find a breach of 1.5 times" in text_of(first_screen(unknown))
+    assert verdict_of(make_contents(exact=False, trials=needed)).verdict is not Verdict.INCONCLUSIVE
+    assert verdict_of(make_contents(exact=False, trials=needed - 1)).verdict is Verdict.INCONCLUSIVE
 
 
 def bars_of(html):
@@ -110,27 +110,27 @@ def bars_of(html):
 
 def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_found(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED] | {"noise": 0.1})
-    found, promise = verdict_of(contents).judgement, contents.facts.guarantee
+    found, guarantee = verdict_of(contents).judgement, contents.facts.guarantee
     bars = {kind: ends for kind, *ends in bars_of(gauge_html(contents))}
     assert bars["shown beyond"][1] < 100, "the bar of what was shown ends on the axis"
-    one = bars["promised"][1]
-    assert bars["shown beyond"][1] / one == pytest.approx(found.epsilon_lower_bound / promise.epsilon, rel=2e-3)
-    assert bars["blind"][1] / one == pytest.approx(found.limit_of_detection / promise.epsilon, rel=2e-3)
+    one = bars["claimed"][1]
+    assert bars["shown beyond"][1] / one == pytest.approx(found.epsilon_lower_bound / guarantee.epsilon, rel=2e-3)
+    assert bars["blind"][1] / one == pytest.approx(found.limit_of_detection / guarantee.epsilon, rel=2e-3)
     assert bars["findable"] == [pytest.approx(bars["blind"][1], abs=0.02), pytest.approx(100, abs=0.02)]
-    nothing = gauge_html(make_contents(**KINDS[Verdict.NO_PROMISE]))
+    nothing = gauge_html(make_contents(**KINDS[Verdict.NO_GUARANTEE]))
     assert "axis" not in nothing
     assert bars_of(nothing) == []
 
 
-def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_promise(make_contents):
+def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_guarantee(make_contents):
     contents = make_contents(exact=False)
-    promise, html = contents.facts.guarantee, gauge_html(contents)
-    kept = kept_epsilon(promise)
-    assert kept < min(promise.epsilon, verdict_of(contents).judgement.limit_of_detection)
-    assert kept == pytest.approx(gdp_epsilon(promise.delta, promise.claim.profile.gaussian_mu))
+    guarantee, html = contents.facts.guarantee, gauge_html(contents)
+    kept = kept_epsilon(guarantee)
+    assert kept < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
+    assert kept == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3
     assert f"gives away exactly {kept:.3g}" in text_of(html)
-    exact = guarantee(replace(promise.claim, accountant=Accountant.GDP))
+    exact = derive_guarantee(replace(guarantee.claim, accountant=Accountant.GDP))
     run = replace(contents.run, facts=replace(contents.facts, guarantee=exact))
     assert 'class="kept"' not in gauge_html(report_contents(run))
 
@@ -139,22 +139,22 @@ def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
     # By chance, as one run in 20, the noise along the record looks too small.
     shown = next(
         contents
-        for contents in (make_contents(exact=False, worlds=1, rounds=2, seed=seed, mu=2.0) for seed in range(400))
+        for contents in (make_contents(exact=False, trials=1, rounds=2, seed=seed, mu=2.0) for seed in range(400))
         if verdict_of(contents).judgement.epsilon_lower_bound > contents.facts.guarantee.epsilon
         and verdict_of(contents).verdict is Verdict.INCONCLUSIVE
     )
     html = gauge_html(shown)
     assert "beyond" not in html
     assert (
-        "as it does for at most 1 in 20 promises that are kept; the verdict asks for a sign as rare as 1 in 1,000"
+        "as it does for at most 1 in 20 guarantees that are kept; the verdict asks for a sign as rare as 1 in 1,000"
         in html
     )
 
 
-def test_scores_of_no_known_law_are_not_said_to_find_anything(make_contents):
-    contents = make_contents(exact=False, worlds=12)
-    worlds = contents.worlds.assign(score=contents.worlds["log_odds"], log_odds=float("nan"))
-    run = replace(contents.run, tables=replace(contents.run.tables, worlds=worlds))
+def test_scores_of_no_known_distribution_are_not_said_to_find_anything(make_contents):
+    contents = make_contents(exact=False, trials=12)
+    trials = contents.trials.assign(score=contents.trials["log_odds"], log_odds=float("nan"))
+    run = replace(contents.run, tables=replace(contents.run.tables, trials=trials))
     scored = report_contents(run)
     numbers = verdict_of(scored)
     assert numbers.verdict is Verdict.INCONCLUSIVE
@@ -168,17 +168,17 @@ def test_scores_of_no_known_law_are_not_said_to_find_anything(make_contents):
 
 def test_with_a_prior_the_first_number_says_of_which_answer_it_is(make_contents):
     fact = facts_of(make_contents(exact=False, prior=0.2))[0]
-    assert fact.name == "Promised: nobody is surer that it was than"
+    assert fact.name == "Claimed: nobody is surer that it was than"
     assert fact.note.startswith("from 20\xa0% beforehand; ")
     assert "that it was not" in fact.note
 
 
 def test_randomised_records_are_not_called_unprotected_on_the_first_screen(make_contents):
-    plain = make_contents(**KINDS[Verdict.NO_PROMISE])
-    game = replace(plain.facts.game, randomiser=RandomisedBits(2.0))
-    randomised = report_contents(replace(plain.run, facts=replace(plain.facts, game=game)))
-    assert facts_of(randomised)[0].name == "Promised of the training"
-    assert "what randomising promises each record" in next_step(randomised)
+    plain = make_contents(**KINDS[Verdict.NO_GUARANTEE])
+    federation = replace(plain.facts.federation, local_randomizer=RandomisedBits(2.0))
+    randomised = report_contents(replace(plain.run, facts=replace(plain.facts, federation=federation)))
+    assert facts_of(randomised)[0].name == "Claimed of the training"
+    assert "what randomising guarantees each record" in next_step(randomised)
     assert "as protected" in next_step(plain)
 
 
@@ -287,10 +287,10 @@ def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
     assert "Also" not in banner(contents).line
 
 
-def test_a_promise_that_allows_certainty_does_not_say_100_percent(make_contents):
-    contents = make_contents(mu=9.0, worlds=20)
+def test_a_guarantee_that_allows_certainty_does_not_say_100_percent(make_contents):
+    contents = make_contents(mu=9.0, trials=20)
     assert contents.facts.guarantee.belief_bound == 1
-    assert facts_of(contents)[0].name == "Promised: epsilon at most"
+    assert facts_of(contents)[0].name == "Claimed: epsilon at most"
     told = " ".join(paragraphs(contents))
     assert "may become sure" in told
     assert "more than 100" not in told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.audits.page.html import render_html
+from fl_audit.audits.page.report_page import render_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -23,7 +23,7 @@ document.title = `bottom ${Math.round(place.bottom)} wide ${document.documentEle
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_the_first_screen_fits_the_screen(make_contents, tmp_path: Path, width: int, height: int) -> None:
-    html = render_html(make_contents(exact=False, noise=0.5, worlds=800), [])
+    html = render_html(make_contents(exact=False, noise=0.5, trials=800), [])
     # A copy that may measure itself: a headless window is never as narrow as a phone, so its body is.
     copy = re.sub(r"<meta http-equiv.*?>", "", html).replace("</body>", MEASURE)
     copy = copy.replace("<body>", f'<body style="max-width: {width}px">')

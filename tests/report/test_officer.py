@@ -1,13 +1,13 @@
 """The annex for a data-protection officer: facts of the run, fields of the operator, and lines to fill in."""
 
-from audits import small_settings
+from small_audits import small_settings
 
 from fl_audit.audits.common.sections_officer import TO_FILL_IN
-from fl_audit.audits.page.html import render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.experiments.runs.sameness import differences
-from fl_audit.experiments.studies.chores import played
+from fl_audit.experiments.runs.run_identity import differences
+from fl_audit.experiments.studies.study_tools import played
 
 DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
 

@@ -11,22 +11,22 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_released_model import ModelNumbers
-from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
-from fl_audit.audits.identifiability.findings_pair import PairNumbers
+from fl_audit.audits.common.findings_released_model import ModelFinding
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.findings_pair import PairFinding
 from fl_audit.audits.page.first_screen import summary_table
-from fl_audit.audits.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
-from fl_audit.audits.page.writing import write_report
+from fl_audit.audits.page.report_files import write_report
+from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
 from fl_audit.audits.sections import SECTIONS, measured, page_rows, report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
 from fl_audit.report.finding import Section
-from fl_audit.report.wording import Reading, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.verdict.family import FAMILY_LEVEL, TestName
-from fl_audit.verdict.findings_verdict import NoiseNumbers
+from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.messages_of_tests import ToldTest, broken_tests, p_text
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.words_of_tests import ToldTest, broken_tests, p_text
 
 
 def opening_of(contents):
@@ -37,9 +37,9 @@ def opening_of(contents):
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
     Verdict.VIOLATED: {"exact": False, "noise": 0.5},
-    Verdict.INCONCLUSIVE: {"exact": False, "worlds": 1},
-    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "worlds": 5},
-    Verdict.NO_PROMISE: {"with_insider": False, "with_promise": False, "worlds": 5},
+    Verdict.INCONCLUSIVE: {"exact": False, "trials": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "trials": 5},
+    Verdict.NO_GUARANTEE: {"with_insider": False, "with_guarantee": False, "trials": 5},
 }
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -115,7 +115,7 @@ def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
     assert banner(contents).word.lower() == str(verdict)
 
 
-def test_nothing_on_a_violated_page_takes_the_promise_at_its_word(make_contents):
+def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     page, appendix = page_and_appendix(contents)
     trusting = [section.name for section, _ in measured(contents) if section.trusts]
@@ -148,7 +148,7 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
 
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
-    contents = make_contents(worlds=60, exact=False, noise=noise, seed=8)
+    contents = make_contents(trials=60, exact=False, noise=noise, seed=8)
     told = {entry["name"]: entry for entry in contents.summary["findings"]}
     rows = {row.name: row for row in page_rows(contents)}
     assert told.keys() == rows.keys()
@@ -162,7 +162,7 @@ def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
 
 
 def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
-    contents = make_contents(worlds=25, rounds=4)
+    contents = make_contents(trials=25, rounds=4)
     path = write_report(contents, tmp_path / "run")
     names = {file.relative_to(tmp_path / "run").as_posix() for file in (tmp_path / "run").rglob("*") if file.is_file()}
     assert names == {"report.html"} | {f"figures/{picture.name}.png" for picture in undrawn(contents)}
@@ -188,9 +188,11 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
 def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents):
     data, model = "papers.of_2019.faces:lfw", "papers.of_2019.networks:small_net"
     run = make_contents(model=model).run
-    game = replace(run.facts.game, data=DataSpec(data))
+    federation = replace(run.facts.federation, data=DataSpec(data))
     configuration = {"data": {"name": data}, "model": {"name": model}}
-    contents = report_contents(replace(run, facts=replace(run.facts, game=game, configuration=configuration)))
+    contents = report_contents(
+        replace(run, facts=replace(run.facts, federation=federation, configuration=configuration))
+    )
     text, terminal = html_of(contents), console_text(contents)
     assert "<title>Privacy audit: lfw, small_net</title>" in text
     assert "lfw, small_net:" in terminal
@@ -199,7 +201,7 @@ def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents
         assert json.dumps(name, ensure_ascii=False) in html.unescape(text.split('<h2 id="appendix"')[1])
 
 
-@pytest.mark.parametrize("shape", [{}, {"prior": 0.3}, {"noise": 0.5}, {"worlds": 1}, {"exact": False}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"prior": 0.3}, {"noise": 0.5}, {"trials": 1}, {"exact": False}], ids=str)
 def test_words_need_no_course(make_contents, shape):
     text = opening_of(make_contents(**shape))
     assert not re.search(
@@ -215,7 +217,7 @@ def test_words_need_no_course(make_contents, shape):
     ],
 )
 def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):
-    assert words in opening_of(make_contents(worlds=3, adjacency=adjacency))
+    assert words in opening_of(make_contents(trials=3, adjacency=adjacency))
 
 
 def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
@@ -229,8 +231,8 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
 
 
 def test_every_test_is_named_in_words_with_its_level(make_contents):
-    contents = make_contents(worlds=20)
-    tests = contents.find(NoiseNumbers).judgement.tests
+    contents = make_contents(trials=20)
+    tests = contents.find(NoiseFinding).judgement.tests
     rows = [ToldTest(test, contents.words) for test in verdict_of(contents).judgement.tests]
     assert [row.test.p_value for row in rows] == [test.p_value for test in tests]
     assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
@@ -242,15 +244,15 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
 
 
 def test_noise_that_is_missing_or_spare_is_told_in_numbers(make_contents):
-    broken = make_contents(exact=False, worlds=20, noise=0.9)
+    broken = make_contents(exact=False, trials=20, noise=0.9)
     assert broken.summary["verdict"] == "violated"
     first = broken_tests(verdict_of(broken).judgement, broken.words)[0]
     assert first.test.statistic == pytest.approx(0.9, abs=0.01)
     assert "89.9\xa0%" in banner(broken).line
-    spare = make_contents(worlds=40, noise=1.1)
+    spare = make_contents(trials=40, noise=1.1)
     assert spare.summary["verdict"] == "consistent"
     assert float(re.search(r"for ([\d.]+)\s% less noise", opening_of(spare))[1]) == pytest.approx(9.1, abs=0.3)
-    assert "less noise" not in opening_of(make_contents(worlds=40))
+    assert "less noise" not in opening_of(make_contents(trials=40))
     missing = verdict_of(make_contents(exact=False))
     assert 0 < missing.missing_anywhere < missing.missing_at_unit < 0.1
 
@@ -266,22 +268,22 @@ def test_runs_without_residuals_speak_of_the_noise_at_the_record_alone(make_cont
 
 
 def test_accuracy_stands_beside_the_most_frequent_class(make_contents):
-    run = make_contents(worlds=5, rounds=3).run
+    run = make_contents(trials=5, rounds=3).run
     contents = report_contents(replace(run, facts=replace(run.facts, commonest=0.76)))
     assert contents.summary["utility"]["commonest_class"] == 0.76
     assert "76\xa0% by always naming the most frequent class" in opening_of(contents)
-    assert "most frequent class" not in opening_of(make_contents(worlds=5, rounds=3))
+    assert "most frequent class" not in opening_of(make_contents(trials=5, rounds=3))
 
 
 def test_what_early_stopping_chose_is_said(make_contents):
-    plain = make_contents(worlds=4, rounds=3)
-    worlds = plain.run.tables.worlds.assign(chosen_release=[0.0, 2.0, 1.0, 1.0])
-    stopped = report_contents(replace(plain.run, tables=replace(plain.run.tables, worlds=worlds)))
-    section = next(section for section in SECTIONS if section.numbers is ModelNumbers)
+    plain = make_contents(trials=4, rounds=3)
+    trials = plain.run.tables.trials.assign(chosen_release=[0.0, 2.0, 1.0, 1.0])
+    stopped = report_contents(replace(plain.run, tables=replace(plain.run.tables, trials=trials)))
+    section = next(section for section in SECTIONS if section.numbers is ModelFinding)
     for contents, chosen in ((plain, False), (stopped, True)):
-        numbers = contents.find(ModelNumbers)
+        numbers = contents.find(ModelFinding)
         assert ("a release from 0 to 2" in section.sentence(numbers, contents)) is chosen
-        assert ("the promise counts all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
+        assert ("the guarantee counts all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
 
 
 @dataclass(frozen=True)
@@ -293,8 +295,8 @@ class _Extra:
 
 
 def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
-    run = make_contents(worlds=3).run
-    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.facts.game.rounds), ("extra",),
+    run = make_contents(trials=3).run
+    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.facts.federation.rounds), ("extra",),
                     sentence=lambda numbers, _: f"There were {numbers.rounds} of them.")  # fmt: skip
     contents = report_contents(run, (*SECTIONS, extra))
     assert "There were 30 of them." in render_html(contents, [])
@@ -308,14 +310,14 @@ def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
 SCHEMA = {
     "guarantee": ("epsilon", "delta", "accountant", "noise_multiplier", "belief_bound", "advantage_bound",
                   "advantage_bound_exact"),
-    "insider": ("worlds", "wins", "advantage", "advantage_low", "advantage_high", "max_belief", "belief_violations"),
+    "insider": ("trials", "wins", "advantage", "advantage_low", "advantage_high", "max_belief", "belief_violations"),
     "empirical_epsilon": ("from_sensitivity", "from_belief", "from_advantage", "lower_bound", "confidence", "method",
                           "limit_of_detection"),
     "epsilon_star": ("mean", "max", "delta"),
     "noise": ("ratio", "low", "high", "along_record", "tests"),
     "membership": ("advantage", "bound", "bound_scope", "record"),
     "utility": ("test_accuracy",),
-    "timing": ("setup_seconds", "training_seconds", "worlds_per_second"),
+    "timing": ("setup_seconds", "training_seconds", "trials_per_second"),
 }  # fmt: skip
 """Keys of `summary.json` that users rely on: none is ever renamed."""
 
@@ -334,17 +336,17 @@ def test_a_finding_is_shown_beside_where_it_is_measured():
 
 @pytest.mark.parametrize("shape", [{}, {"with_insider": False, "exact": False}], ids=str)
 def test_summary_keeps_its_keys(make_contents, shape):
-    summary = make_contents(worlds=20, **shape).summary
+    summary = make_contents(trials=20, **shape).summary
     assert summary["schema"] == 1
     assert {"verdict", "scope", "innovations", "client_epsilon_star", "findings"} <= summary.keys()
     for key, names in SCHEMA.items():
         assert summary[key] is None or set(names) <= summary[key].keys()
     assert (summary["insider"] is None) == bool(shape)
     assert summary["verdict"] in set(Verdict)
-    assert (make_contents(worlds=20, **shape).find(InsiderNumbers) is None) == bool(shape)
+    assert (make_contents(trials=20, **shape).find(InsiderFinding) is None) == bool(shape)
 
 
 def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
-    found = make_contents(worlds=1000, mu=1.0).find(PairNumbers)
+    found = make_contents(trials=1000, mu=1.0).find(PairFinding)
     assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
     assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)

@@ -1,4 +1,4 @@
-"""Every number beside a promise says how it stands to it, alike wherever it is printed: under every verdict."""
+"""Every number beside a guarantee says how it stands to it, alike wherever it is printed: under every verdict."""
 
 import io
 import re
@@ -12,12 +12,12 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _surer_row, advantage_row
 from fl_audit.audits.page.first_screen import facts_of, summary_table
-from fl_audit.audits.page.html import render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.experiments.cli.compare import _MARKS
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.report.finding import Row, RunContents
-from fl_audit.report.wording import Reading, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.verdict.noise_estimate import estimate_noise
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.sections_noise import NOISE
@@ -25,15 +25,15 @@ from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 
 SHAPES = {
-    "consistent": {"exact": False, "worlds": 60, "seed": 8},
-    "consistent, by luck": {"exact": False, "worlds": 60, "seed": 11},
-    "violated": {"exact": False, "worlds": 60, "noise": 0.5, "seed": 8},
-    "inconclusive": {"exact": False, "worlds": 6, "rounds": 3, "seed": 5},
-    "insiders": {"exact": False, "worlds": 40, "insiders": 3, "seed": 2},
-    "prior": {"exact": False, "worlds": 60, "prior": 0.2, "seed": 4},
+    "consistent": {"exact": False, "trials": 60, "seed": 8},
+    "consistent, by luck": {"exact": False, "trials": 60, "seed": 11},
+    "violated": {"exact": False, "trials": 60, "noise": 0.5, "seed": 8},
+    "inconclusive": {"exact": False, "trials": 6, "rounds": 3, "seed": 5},
+    "insiders": {"exact": False, "trials": 40, "insiders": 3, "seed": 2},
+    "prior": {"exact": False, "trials": 60, "prior": 0.2, "seed": 4},
     "sampled": {
         "exact": False,
-        "worlds": 60,
+        "trials": 60,
         "sampling_rate": 0.3,
         "seed": 6,
         "adjacency": Adjacency.ADD_REMOVE_RECORD,
@@ -57,7 +57,7 @@ def line_of(html: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_every_number_with_an_interval_beside_a_promise_says_how_it_stands(make_contents, shape):
+def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(make_contents, shape):
     contents = make_contents(**shape)
     page, appendix = render_html(contents, []).split('<h2 id="appendix"')
     console = Console(width=200, record=True, file=io.StringIO())
@@ -79,7 +79,9 @@ def test_every_number_with_an_interval_beside_a_promise_says_how_it_stands(make_
 
 
 def test_readings_and_verdict_agree(make_contents):
-    """Nothing is broken but under a verdict that says so, and nothing is kept under one that the promise was broken."""
+    """Nothing is broken but under a verdict that says so, and nothing is kept under one that the guarantee was
+    broken.
+    """
     words = {}
     for shape in SHAPES.values():
         contents = make_contents(**shape)
@@ -93,10 +95,10 @@ def test_readings_and_verdict_agree(make_contents):
 
 
 def test_a_broken_number_is_never_beside_a_consistent_verdict(make_contents):
-    """An insider who is always right breaks the promise, whatever the tests of the noise say."""
+    """An insider who is always right breaks the guarantee, whatever the tests of the noise say."""
     run = make_contents(**SHAPES["consistent"]).run
-    worlds = run.tables.worlds.assign(won=True)
-    contents = report_contents(replace(run, tables=replace(run.tables, worlds=worlds)))
+    trials = run.tables.trials.assign(won=True)
+    contents = report_contents(replace(run, tables=replace(run.tables, trials=trials)))
     verdict = verdict_of(contents)
     assert verdict.judged.verdict is Verdict.CONSISTENT
     assert verdict.verdict is Verdict.INCONCLUSIVE
@@ -111,10 +113,10 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     contents = make_contents(**SHAPES[str(verdict)])
     assert verdict_of(contents).verdict is verdict
     numbers = contents.summary["insider"]
-    worlds, insider = numbers["worlds"], next(n for s, n in measured(contents) if s is INSIDER)
-    # So many wins that they lie above the promise, and so few that the interval still holds it.
+    trials, insider = numbers["trials"], next(n for s, n in measured(contents) if s is INSIDER)
+    # So many wins that they lie above the guarantee, and so few that the interval still holds it.
     bound = contents.facts.guarantee.advantage_bound_exact
-    lucky = replace(insider.estimate, wins=worlds - 1, advantage=bound + 0.1, low=bound - 0.1, high=bound + 0.3)
+    lucky = replace(insider.estimate, wins=trials - 1, advantage=bound + 0.1, low=bound - 0.1, high=bound + 0.3)
     above = replace(contents.findings, by_type=dict(contents.findings.by_type) | {
         type(insider): replace(insider, estimate=lucky, belief_violations=1)
     })  # fmt: skip
@@ -122,12 +124,12 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     note = advantage_row(changed.find(type(insider)).estimate, changed).aside
     assert note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
-    assert f"{worlds - 1:,} of {worlds:,} trials{note}" in sentence
+    assert f"{trials - 1:,} of {trials:,} trials{note}" in sentence
     assert _surer_row(changed.find(type(insider)), changed).aside in sentence
     assert note in facts_of(changed)[1].note
 
 
-def test_an_estimate_by_the_classic_formula_is_held_against_no_promise(make_contents):
+def test_an_estimate_by_the_classic_formula_is_held_against_no_guarantee(make_contents):
     """Noise that is calibrated exactly leaves more than theorem 3 says: the estimate would refute honest runs."""
     contents = make_contents(**SHAPES["consistent"])
     [row] = [row for row in rows_of(contents) if row.name == "From the advantage (nats)"]
@@ -161,14 +163,14 @@ def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(mak
 
 
 def test_a_sentence_and_the_table_round_a_number_alike(make_contents):
-    contents = make_contents(worlds=3, rounds=4)
+    contents = make_contents(trials=3, rounds=4)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == "membership")
     row = next(row for row in section.rows(numbers, contents) if row.name == "Membership advantage")
     assert f"scores {row.shown.value}{row.aside} on a scale" in section.sentence(numbers, contents)
 
 
-def test_what_no_world_has_is_not_measured(make_contents):
-    contents = make_contents(worlds=1, rounds=4)
+def test_what_no_trial_has_is_not_measured(make_contents):
+    contents = make_contents(trials=1, rounds=4)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == "innovations")
     (table,) = section.tables(numbers, contents)
     assert sorted(row[1] for row in table.rows) == [0, 4]
@@ -176,7 +178,7 @@ def test_what_no_world_has_is_not_measured(make_contents):
 
 
 def test_ends_that_arithmetic_alone_tells_apart_have_few_digits(make_contents):
-    contents = make_contents(worlds=20, rounds=4)
+    contents = make_contents(trials=20, rounds=4)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == "empirical-epsilon")
     found = EpsilonInterval(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
     rows = section.rows(replace(numbers, from_sensitivity=found), contents)

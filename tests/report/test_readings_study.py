@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from fl_audit.experiments.studies.chores import played
+from fl_audit.experiments.studies.study_tools import played
 from fl_audit.report.finding import Row
-from fl_audit.report.wording import Reading
+from fl_audit.report.formatting import Reading
 from tests.validation.readings import contradicts, honest_readings, problems_of
 
 
 @pytest.mark.long
 def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
-    """Two trials, eight records, attackers, canaries and laws: runs 0 to 11."""
+    """Two trials, eight records, attackers, canaries and distributions: runs 0 to 11."""
     found = {kind: problems_of(played(plan)) for kind, plan in honest_readings(12, tmp_path)}
     assert len(found) == 12
     assert not any(found.values()), found
@@ -45,9 +45,9 @@ def test_the_study_finds_words_that_the_printed_interval_does_not_support(
 def test_the_study_finds_words_of_earlier_versions_and_broken_numbers(
     make_contents: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = make_contents(exact=False, worlds=60, seed=8)
+    honest = make_contents(exact=False, trials=60, seed=8)
     assert problems_of(honest) == []
-    assert any(one.startswith("broken: ") for one in problems_of(make_contents(exact=False, worlds=60, noise=0.5)))
+    assert any(one.startswith("broken: ") for one in problems_of(make_contents(exact=False, trials=60, noise=0.5)))
     for entry in honest.summary["findings"][:1]:
-        monkeypatch.setitem(entry, "reading", "not as promised, within chance")
+        monkeypatch.setitem(entry, "reading", "not as claimed, within chance")
     assert any(one.startswith("summary: ") for one in problems_of(honest))

@@ -11,29 +11,29 @@ from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.tradeoff import tradeoff_epsilon
-from fl_audit.audits.membership.findings_attacks import INSIDER, AttackNumbers
+from fl_audit.audits.membership.findings_attacks import INSIDER, AttackFinding
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.page.first_screen import summary_table
-from fl_audit.audits.page.html import draw_all, render_html
+from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.finding import Reading
-from fl_audit.report.wording import percent
-from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.report.formatting import percent
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
-WORLDS, TARGETS, MU = 80, 30, 0.55
+TRIALS, TARGETS, MU = 80, 30, 0.55
 
 
 def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
-    """Return a run with scores of coins, of a perfect attack, and of insiders at the signal that is promised."""
+    """Return a run with scores of coins, of a perfect attack, and of insiders at the signal that is claimed."""
     source = np.random.default_rng(seed)
-    is_in = source.random((WORLDS, TARGETS)) < 0.5
+    is_in = source.random((TRIALS, TARGETS)) < 0.5
     log_odds = np.where(is_in, 0.5, -0.5) * MU**2 + MU * source.standard_normal(is_in.shape)
     table = pd.DataFrame(
         {
-            "world": np.repeat(np.arange(WORLDS), TARGETS),
-            "target": np.tile(np.arange(TARGETS), WORLDS),
+            "trial": np.repeat(np.arange(TRIALS), TARGETS),
+            "target": np.tile(np.arange(TARGETS), TRIALS),
             "is_in": is_in.ravel(),
             "log_odds": log_odds.ravel(),
             "mu": MU,
@@ -43,26 +43,26 @@ def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
         }
     )
     configuration = dict(run.facts.configuration) | {"privacy": {"delta": 0.001}}
-    facts = replace(run.facts, configuration=configuration, game=replace(run.facts.game, targets=TARGETS))
+    facts = replace(run.facts, configuration=configuration, federation=replace(run.facts.federation, targets=TARGETS))
     return replace(run, tables=replace(run.tables, targets=table), facts=facts)
 
 
 @pytest.fixture
 def contents(make_contents):
-    shape = {"worlds": WORLDS, "exact": False, "mu": MU, "with_insider": False}
+    shape = {"trials": TRIALS, "exact": False, "mu": MU, "with_insider": False}
     return report_contents(with_targets(make_contents(**shape, adjacency=Adjacency.ADD_REMOVE_RECORD).run))
 
 
 @pytest.mark.parametrize(
-    ("known", "verdict"), [(0, "inconclusive"), (WORLDS - 1, "inconclusive"), (WORLDS, "consistent")]
+    ("known", "verdict"), [(0, "inconclusive"), (TRIALS - 1, "inconclusive"), (TRIALS, "consistent")]
 )
-def test_the_noise_along_targets_counts_where_all_worlds_measured_it(contents, known, verdict):
-    """Worlds of an older version did not: then nothing but scores is judged."""
+def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, known, verdict):
+    """Trials of an older version did not: then nothing but scores is judged."""
     table = contents.run.tables.targets
-    measured = table["world"] < known
+    measured = table["trial"] < known
     table = table.assign(noise_squares=np.where(measured, 5.0, np.nan), noise_rounds=np.where(measured, 5.0, np.nan))
     run = replace(contents.run, tables=replace(contents.run.tables, targets=table))
-    numbers = report_contents(run).find(VerdictNumbers)
+    numbers = report_contents(run).find(VerdictFinding)
     assert (numbers.judged.verdict, numbers.judges_scores) == (verdict, verdict == "inconclusive")
     # LiRA is made up to be always right: that is broken, so that the page is not consistent.
     assert numbers.verdict is Verdict.INCONCLUSIVE
@@ -70,14 +70,14 @@ def test_the_noise_along_targets_counts_where_all_worlds_measured_it(contents, k
 
 
 def test_attackers_get_what_their_scores_are_worth(contents):
-    numbers = contents.find(AttackNumbers)
+    numbers = contents.find(AttackFinding)
     assert numbers is not None
-    assert (numbers.worlds, numbers.targets) == (WORLDS, TARGETS)
+    assert (numbers.trials, numbers.targets) == (TRIALS, TARGETS)
     assert list(numbers.achieved) == ["loss", "lira", "shadow", INSIDER]
     rates = {name: found.rates.auc for name, found in numbers.achieved.items()}
     assert rates["loss"].low < 0.5 < rates["loss"].high
     assert rates["lira"].value == 1.0
-    # Exactly Phi(mu / sqrt 2), for insiders whose signal is mu: also what the promise allows at most.
+    # Exactly Phi(mu / sqrt 2), for insiders whose signal is mu: also what the guarantee allows at most.
     exact = float(ndtr(MU / np.sqrt(2)))
     assert rates[INSIDER].low < exact < rates[INSIDER].high
     assert numbers.insider_auc == pytest.approx(exact)
@@ -85,31 +85,32 @@ def test_attackers_get_what_their_scores_are_worth(contents):
 
 
 def test_bounds_are_given_where_they_hold(contents):
-    numbers = contents.find(AttackNumbers)
-    # The worlds of attacks with shadow models were each other's, and none were kept apart.
+    numbers = contents.find(AttackFinding)
+    # The trials of attacks with shadow models were each other's, and none were kept apart.
     has_bound = {name: found.bound is not None for name, found in numbers.achieved.items()}
     assert has_bound == {"loss": True, "lira": False, "shadow": False, INSIDER: True}
-    assert numbers.achieved[INSIDER].one_run is None, "who knows other coins of a world is no test of a single run"
+    assert numbers.achieved[INSIDER].one_run is None, "who knows other coins of a trial is no test of a single run"
     one_run = numbers.achieved["lira"].one_run
     assert (one_run.guesses.right, one_run.guesses.guessed, one_run.guesses.coins) == (6, 6, TARGETS)
     told = contents.summary["attacks"]["by_name"]
     assert told["lira"]["one_run"]["right"] == 6
-    # Of six right guesses the trade-off curve proves as much as the binomial law does, or a little less or more.
+    # Of six right guesses the trade-off curve proves as much as the binomial distribution does, or a little less or
+    # more.
     assert told["lira"]["one_run"]["epsilon_by_tradeoff"] == pytest.approx(
         tradeoff_epsilon(one_run.guesses, 0.001, 0.05)
     )
     assert told["loss"]["lower_bound"]["delta"] == 0.001
-    assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"
+    assert contents.find(VerdictFinding).judgement is not None, "the insiders' log-odds are judged"
 
 
 @pytest.mark.drawn
 def test_figures_and_page_show_them(contents):
-    numbers = contents.find(AttackNumbers)
+    numbers = contents.find(AttackFinding)
     curves = ATTACKS.picture.figure(numbers, contents).axes[0]
     assert (curves.get_xscale(), curves.get_yscale()) == ("log", "log")
     labels = [line.get_label() for line in curves.get_lines()]
     assert "coin-flipping" in labels
-    assert "most that is promised" in labels
+    assert "most that is claimed" in labels
     assert any(label.startswith("LiRA: AUC 1.000") for label in labels)
     page = render_html(contents, draw_all(contents))
     with Console(width=200, record=True, file=io.StringIO()) as terminal:
@@ -121,8 +122,8 @@ def test_figures_and_page_show_them(contents):
     assert f"{percent(numbers.largest_auc)} here, where one record alone decides" in said
     assert 'id="figure-attacks"' in page
     rows = {row["name"]: row for row in contents.summary["findings"]}
-    assert rows["AUC, LiRA"]["promised"] == numbers.largest_order > numbers.largest_auc
-    assert rows["AUC, Insider (exact)"]["promised"] == numbers.largest_auc
+    assert rows["AUC, LiRA"]["claimed"] == numbers.largest_order > numbers.largest_auc
+    assert rows["AUC, Insider (exact)"]["claimed"] == numbers.largest_auc
     assert rows["AUC, LiRA"]["reading"] == Reading.BROKEN
     assert rows["AUC, Insider (exact)"]["reading"] in (Reading.KEPT, Reading.NO_CONTRADICTION, Reading.ALONE)
 

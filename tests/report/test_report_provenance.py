@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fl_audit.audits.common.sections_law import NOT_NOTED, provenance_line
-from fl_audit.audits.page.html import papers_of, render_html
+from fl_audit.audits.common.sections_mechanism import NOT_NOTED, provenance_line
+from fl_audit.audits.page.report_page import papers_of, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.provenance import command_text
 from fl_audit.federation.run_tables import Provenance, Session
@@ -20,9 +20,9 @@ FIRST = Session(
 def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_contents):
     origin = Provenance((FIRST, replace(FIRST, began="2026-11-06T09:00:00+00:00")), "ab" * 32)
     assert Provenance.of_json(origin.to_json()) == origin
-    run = make_contents(worlds=5, rounds=2).run
+    run = make_contents(trials=5, rounds=2).run
     contents = report_contents(replace(run, provenance=origin))
-    assert contents.summary == make_contents(worlds=5, rounds=2).summary
+    assert contents.summary == make_contents(trials=5, rounds=2).summary
     line = provenance_line(origin, 3).replace("\xa0", " ")
     assert (
         line
@@ -36,20 +36,20 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
     secret = replace(origin, is_keyed=True, pool=1600)
     assert Provenance.of_json(secret.to_json()) == secret
     of_a_user = report_contents(replace(run, provenance=secret))
-    drawn = f"{of_a_user.facts.game.records:,} of 1,600 records drawn"
+    drawn = f"{of_a_user.facts.federation.records:,} of 1,600 records drawn"
     page = render_html(of_a_user, [])
     assert page.count(drawn) == 2
     assert f"{'ab' * 32}, made with the key in challenger/" in page
     assert "data abababababab" in page.replace("\xa0", " ")
-    assert drawn in provenance_line(secret, of_a_user.facts.game.records)
+    assert drawn in provenance_line(secret, of_a_user.facts.federation.records)
     assert "all 1,600 records" in provenance_line(secret, 1600)
-    assert NOT_NOTED in render_html(make_contents(worlds=5, rounds=2), [])
+    assert NOT_NOTED in render_html(make_contents(trials=5, rounds=2), [])
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "a.toml", "--set", "audit.worlds=9"], "fl-audit run a.toml --set audit.worlds=9"),
+        (["run", "a.toml", "--set", "audit.trials=9"], "fl-audit run a.toml --set audit.trials=9"),
         (["run", "a.toml", "--set", f"run.seed={SEED}", "--out", "b"], "fl-audit run a.toml --out b"),
         (["run", f"--set=run.seed = {SEED}", "a b.toml"], "fl-audit run 'a b.toml'"),
         (["run", "a.toml", "--out", f"runs/{SEED}"], None),
@@ -69,6 +69,6 @@ def test_the_papers_are_those_of_the_methods_used(make_contents):
     for doi in ("10.14778/3484224.3484231", "10.48550/arXiv.2307.11280", "10.1109/CSF.2017.11"):
         assert f"doi:{doi}" in used
     assert "LiRA" not in used
-    less = " ".join(papers_of(make_contents(worlds=5, with_epsilon_star=False, with_membership=False)))
+    less = " ".join(papers_of(make_contents(trials=5, with_epsilon_star=False, with_membership=False)))
     assert "Epsilon*" not in less
     assert "Yeom" not in less

@@ -24,10 +24,10 @@ from sklearn.metrics import roc_auc_score
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.audits.membership import shadow
-from fl_audit.audits.membership.achieved import relative_tradeoff
+from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.audits.membership.rates import Interval
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions import playing, reproduce
+from fl_audit.experiments.reproductions import reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, planning, runs
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
@@ -35,7 +35,7 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
     _central_epsilon,
     _steps_for,
-    promises,
+    guarantees,
     table_2,
     table_3,
 )
@@ -59,7 +59,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipSetting,
     Method,
     Size,
-    WorldPart,
+    TrialPart,
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
@@ -68,7 +68,7 @@ from fl_audit.experiments.reproductions.papers import Context, Extent
 from fl_audit.experiments.reproductions.sources import find_data
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.laws import sampling_rate
+from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
 from fl_audit.federation.membership import Membership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -108,7 +108,7 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
-    found = list(promises())
+    found = list(guarantees())
     of = {study: [one for one in found if one.study is study] for study in MembershipStudy}
     verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
     assert verdicts[MembershipStudy.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
@@ -143,23 +143,23 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        parts = [WorldPart(one, number) for one in chosen for number in (0, 1)]
+        parts = [TrialPart(one, number) for one in chosen for number in (0, 1)]
         assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = parse_config(values_of(WorldPart(setting), extent, None))
+            config = parse_config(values_of(TrialPart(setting), extent, None))
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is Method.CENTRAL)
-            assert (config.privacy.randomiser is not None) == (setting.method is Method.LOCAL)
+            assert (config.privacy.local_randomizer is not None) == (setting.method is Method.LOCAL)
             assert config.privacy.delta == pytest.approx(2 / size.records)
 
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[MembershipStudy.LFW][0][0]
-    config = parse_config(values_of(WorldPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None))
+    config = parse_config(values_of(TrialPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None))
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = parse_config(values_of(WorldPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None))
+    config = parse_config(values_of(TrialPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None))
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -182,23 +182,23 @@ def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest
 
 
 def made_up(
-    setting: MembershipSetting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01
+    setting: MembershipSetting, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01
 ) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = WorldPart(setting)
+    part = TrialPart(setting)
     random = np.random.default_rng(zlib.crc32(part.name.encode()))
-    is_in = random.random((worlds, 60)) < 0.5
+    is_in = random.random((trials, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
     scores = {
         BLACK_BOX: random.normal(size=is_in.shape) + shift * is_in,
         WHITE_BOX: random.normal(size=is_in.shape) + (shift + 0.1) * is_in,
     }
-    right = np.clip(accuracy + spread * random.normal(size=worlds), 0, 1)
+    right = np.clip(accuracy + spread * random.normal(size=trials), 0, 1)
     epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
-    by_world = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(worlds, 3.0)}
+    by_trial = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(trials, 3.0)}
     config = parse_config(values_of(part, Extent.FULL, None))
-    return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_world)
+    return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_trial)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:
@@ -214,22 +214,22 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
         made_up(MembershipSetting(SKEWED, Method.LOCAL, 1.0), 0.6, 0.5),
     )
     found = phi(original, private, BLACK_BOX)
-    areas = [run.areas_of_worlds[BLACK_BOX].mean() for run in (original, private)]
+    areas = [run.areas_of_trials[BLACK_BOX].mean() for run in (original, private)]
     accuracies = [run.test_accuracy.mean() for run in (original, private)]
     assert found.value == pytest.approx(relative_tradeoff(*areas, *accuracies, 10))
     assert found.low < relative_tradeoff(0.8, 0.6, 0.9, 0.5, 10) < found.high
     assert found.high - found.low < 0.5
     # An attack that guessed from the start gives no phi.
-    guessing = replace(original, areas_of_worlds={BLACK_BOX: 1 - original.areas_of_worlds[BLACK_BOX]})
+    guessing = replace(original, areas_of_trials={BLACK_BOX: 1 - original.areas_of_trials[BLACK_BOX]})
     assert np.isnan(phi(guessing, private, BLACK_BOX).low)
 
 
 def test_resamples_of_auc_are_stretched() -> None:
     run = made_up(MembershipSetting(SKEWED), 0.7, 0.9)
     found = curve((run,), BLACK_BOX, np.random.default_rng(0))
-    error = run.areas_of_worlds[BLACK_BOX].std() / np.sqrt(run.worlds)
+    error = run.areas_of_trials[BLACK_BOX].std() / np.sqrt(run.trials)
     assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
-    assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.worlds), rel=0.15)
+    assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
 
 
 def _ladder(method: Method, shift: float) -> list[MembershipFindings]:
@@ -253,7 +253,7 @@ def test_difference_at_like_accuracy(shift: float) -> None:
 def test_gain_is_the_mean_difference_of_the_same_models() -> None:
     runs = _ladder(Method.LOCAL, 0.0)
     found, _ = gain(runs, WHITE_BOX, BLACK_BOX)
-    differences = [run.areas_of_worlds[WHITE_BOX] - run.areas_of_worlds[BLACK_BOX] for run in runs]
+    differences = [run.areas_of_trials[WHITE_BOX] - run.areas_of_trials[BLACK_BOX] for run in runs]
     assert found.value == pytest.approx(np.mean(differences))
     assert found.low < found.value < found.high
 
@@ -323,7 +323,7 @@ class _Stub:
 
     label: str
     done: list[str]
-    world_rounds: int = 3
+    trial_rounds: int = 3
 
     def carry_out(self, engine: Engine) -> None:
         if self.label == "wrong":
@@ -332,28 +332,28 @@ class _Stub:
 
 
 def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(playing, "cores", lambda: 2)
+    monkeypatch.setattr(run_scheduling, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(run_scheduling, "cores", lambda: 2)
     done: list[str] = []
     counted: list[int] = []
     tasks = [_Stub(label, done) for label in ("a", "b", "c")]
-    playing._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
+    run_scheduling._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
     assert sorted(done) == ["a local", "b local", "c local"]
     assert counted == [3, 3, 3]
     with pytest.raises(InputError, match="wrong"):
-        playing._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
+        run_scheduling._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
 
 
 _SIDE_BY_SIDE = """
 import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
-from fl_audit.experiments.reproductions import playing
+from fl_audit.experiments.reproductions import run_scheduling
 from fl_audit.experiments.reproductions.papers import Context, Extent
 
 
 class Task:
-    label, world_rounds = "slow", 1
+    label, trial_rounds = "slow", 1
 
     def carry_out(self, engine):
         Path(sys.argv[1], str(os.getpid())).touch()
@@ -405,7 +405,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
-    monkeypatch.setattr(playing, "cores", lambda: 1)
+    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)
 
 
 @pytest.mark.long
@@ -420,10 +420,10 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     assert sorted(played) == ["cdp-4-part0", "ldp-1-part0", "original-part0"]
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
-    worlds = pd.read_parquet(
-        tmp_path / "runs-quick" / WorldPart(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "worlds.parquet"
+    trials = pd.read_parquet(
+        tmp_path / "runs-quick" / TrialPart(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "trials.parquet"
     )
-    assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
+    assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
     assert any("members against test records" in quantity for quantity in frame["quantity"])
     text = page.read_text(encoding="utf-8")
@@ -431,16 +431,16 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
         assert words in text, words
 
 
-# ---------------------------------------------------------------- worlds by what claims lack
+# ---------------------------------------------------------------- trials by what claims lack
 
 
 def test_parts_are_counted_together() -> None:
     setting = MembershipSetting(SKEWED, Method.LOCAL, 1.0)
-    one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, worlds=20)
+    one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, trials=20)
     both = joined([one, other])
-    assert (both.worlds, both.parts) == (60, 2)
-    for attack, found in both.areas_of_worlds.items():
-        assert list(found) == [*one.areas_of_worlds[attack], *other.areas_of_worlds[attack]]
+    assert (both.trials, both.parts) == (60, 2)
+    for attack, found in both.areas_of_trials.items():
+        assert list(found) == [*one.areas_of_trials[attack], *other.areas_of_trials[attack]]
     assert one.called is not None
     assert other.called is not None
     assert both.called is not None
@@ -449,30 +449,30 @@ def test_parts_are_counted_together() -> None:
     assert both.rocs[BLACK_BOX].tpr == pytest.approx((one.rocs[BLACK_BOX].tpr + other.rocs[BLACK_BOX].tpr) / 2)
 
 
-def _open_claim(found: Interval, *names: str, worlds: int = 24) -> PaperClaim:
-    return PaperClaim("6", "said", "there", "AUC", found, 0.0, worlds=worlds, runs=names)
+def _open_claim(found: Interval, *names: str, trials: int = 24) -> PaperClaim:
+    return PaperClaim("6", "said", "there", "AUC", found, 0.0, trials=trials, runs=names)
 
 
-def test_claims_say_how_many_worlds_would_decide_them() -> None:
-    # The interval reaches twice as far as the edge of the range: four times the worlds.
-    assert _open_claim(Interval(0.05, -0.05, 0.15)).worlds_to_decide == 4 * 24
-    assert _open_claim(Interval(-0.05, -0.15, 0.05)).worlds_to_decide == 4 * 24
-    assert _open_claim(Interval(0.0, -0.1, 0.1)).worlds_to_decide is None
-    assert _open_claim(Interval(2e-16, -0.1, 0.1)).worlds_to_decide is None
-    assert _open_claim(Interval(0.2, 0.1, 0.3)).worlds_to_decide is None
+def test_claims_say_how_many_trials_would_decide_them() -> None:
+    # The interval reaches twice as far as the edge of the range: four times the trials.
+    assert _open_claim(Interval(0.05, -0.05, 0.15)).trials_to_decide == 4 * 24
+    assert _open_claim(Interval(-0.05, -0.15, 0.05)).trials_to_decide == 4 * 24
+    assert _open_claim(Interval(0.0, -0.1, 0.1)).trials_to_decide is None
+    assert _open_claim(Interval(2e-16, -0.1, 0.1)).trials_to_decide is None
+    assert _open_claim(Interval(0.2, 0.1, 0.3)).trials_to_decide is None
     share = PaperClaim(
-        "6", "said", "there", "share", Interval(0.0, 0.0, 0.003), highest=0.001, worlds=1000, narrows=1.0
+        "6", "said", "there", "share", Interval(0.0, 0.0, 0.003), highest=0.001, trials=1000, narrows=1.0
     )
-    assert share.worlds_to_decide == 3000
+    assert share.trials_to_decide == 3000
     narrow = replace(share, found=Interval(0.0, 0.0, 0.001))
     assert narrow.verdict is ClaimVerdict.HOLDS
 
 
-def test_worlds_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {"a": 1, "b": 1, "c": 1}
     seconds = {"a": 10.0, "b": 100.0, "c": 1.0}
     claims = [
-        _open_claim(Interval(0.05, -0.05, 0.15), "a"),  # four times the worlds, and a quarter more: 4 parts more
+        _open_claim(Interval(0.05, -0.05, 0.15), "a"),  # four times the trials, and a quarter more: 4 parts more
         _open_claim(Interval(0.05, -0.05, 0.15), "b"),
         _open_claim(Interval(0.2, 0.1, 0.3), "c"),
         _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
@@ -485,10 +485,10 @@ def test_worlds_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
 
 
 def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipFindings:
-    """Return findings of 40 worlds with these means, to the last digit, and a spread of about .01."""
+    """Return findings of 40 trials with these means, to the last digit, and a spread of about .01."""
     found, even = made_up(setting, 0.7, accuracy, spread=0.0), np.linspace(-0.02, 0.02, 40)
-    areas = {attack: auc + np.roll(even, place) for place, attack in enumerate(found.areas_of_worlds)}
-    return replace(found, areas_of_worlds=areas, test_accuracy=accuracy + even / 10)
+    areas = {attack: auc + np.roll(even, place) for place, attack in enumerate(found.areas_of_trials)}
+    return replace(found, areas_of_trials=areas, test_accuracy=accuracy + even / 10)
 
 
 def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> PlayedData:
@@ -524,7 +524,7 @@ def test_what_the_original_model_does_not_show_cannot_be_tested(
         assert (claim.verdict is ClaimVerdict.UNTESTED) == bool(why) == bool(claim.untestable)
         assert claim.to_json()["why"] == claim.untestable
         if why:
-            assert claim.worlds_to_decide is None
+            assert claim.trials_to_decide is None
             assert why in claim.note
 
 
@@ -551,17 +551,17 @@ def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, 
     assert "phi is 1" in nothing[0].untestable
 
 
-def test_a_gain_over_runs_of_unequal_numbers_of_worlds_has_its_level() -> None:
+def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
     random, covered = np.random.default_rng(3), 0
     runs = [_around(MembershipSetting(SKEWED, Method.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
 
-    def differences(worlds: int, spread: float) -> Floats:
-        # The worlds are each other's shadows: a mean is as uncertain as twice their variance says.
-        return np.sqrt(0.5) * spread * (random.normal(size=worlds) + random.normal() / np.sqrt(worlds))
+    def differences(trials: int, spread: float) -> Floats:
+        # The trials are each other's shadows: a mean is as uncertain as twice their variance says.
+        return np.sqrt(0.5) * spread * (random.normal(size=trials) + random.normal() / np.sqrt(trials))
 
     for _ in range(600):
         drawn = [
-            replace(run, areas_of_worlds={WHITE_BOX: differences(*size), BLACK_BOX: np.zeros(size[0])})
+            replace(run, areas_of_trials={WHITE_BOX: differences(*size), BLACK_BOX: np.zeros(size[0])})
             for run, size in zip(runs, ((6, 3.0), (24, 1.0), (72, 0.3)), strict=True)
         ]
         found, shares = gain(drawn, WHITE_BOX, BLACK_BOX)
@@ -571,7 +571,7 @@ def test_a_gain_over_runs_of_unequal_numbers_of_worlds_has_its_level() -> None:
     assert shares[0] > 0.9
 
 
-def test_worlds_go_to_the_runs_that_the_width_is_due_to() -> None:
+def test_trials_go_to_the_runs_that_the_width_is_due_to() -> None:
     before, seconds = {"a": 1, "b": 1}, {"a": 10.0, "b": 10.0}
     claim = replace(_open_claim(Interval(0.05, -0.05, 0.15), "a", "b"), shares=(0.99, 0.01))
     needed = planning._narrowed(claim, before, seconds)
@@ -583,7 +583,7 @@ def test_worlds_go_to_the_runs_that_the_width_is_due_to() -> None:
     assert planning._wanted(replace(claim, premises=(replace(premise, lowest=-0.1),)), before, seconds) == needed
 
 
-def test_no_worlds_are_added_where_few_claims_are_open() -> None:
+def test_no_trials_are_added_where_few_claims_are_open() -> None:
     claim = _open_claim(Interval(0.05, -0.05, 0.15), "a")
     few, many = [claim] * planning.MOST_OPEN, [claim] * (planning.MOST_OPEN + 1)
     assert planning._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
@@ -601,7 +601,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
     def findings(parts, context):  # type: ignore[no-untyped-def]
         played.append([part.name for part in parts])
         counts = Counter(part.setting for part in parts)
-        return [joined([made_up(one, 0.7, 0.6, worlds=8) for _ in range(count)]) for one, count in counts.items()]
+        return [joined([made_up(one, 0.7, 0.6, trials=8) for _ in range(count)]) for one, count in counts.items()]
 
     monkeypatch.setattr(planning, "play_parts", findings)
     monkeypatch.setattr(planning, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings})
@@ -623,7 +623,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
 
 def test_the_insider_learns_most_of_made_up_runs() -> None:
     run = made_up(MembershipSetting(SKEWED, Method.CENTRAL, 2.0), 0.6, 0.5)
-    watched = replace(run, areas_of_worlds={**run.areas_of_worlds, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
+    watched = replace(run, areas_of_trials={**run.areas_of_trials, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     own = played_of(SKEWED, [original, watched])
     made = adversaries_item([own])

@@ -58,7 +58,7 @@ def test_table_2_has_every_entry() -> None:
 def test_figures_1_and_2_follow_their_closed_forms() -> None:
     first, second = figure_1().frame, figure_2().frame
     sigma = math.sqrt(2 * math.log(1.25e6)) / 6
-    wins = first.set_index("quantity").loc["share of games won"]
+    wins = first.set_index("quantity").loc["share of trials won"]
     assert wins["theory"] == pytest.approx(stats.norm.cdf(1 / (2 * sigma)), abs=1e-12)
     assert second["theory"].iloc[[0, 1, 3, 4]].tolist() == pytest.approx(
         [stats.norm.sf(0.5, 0, sigma)] * 2 + [stats.norm.sf(0.5, 0, 2 * sigma)] * 2, abs=1e-12
@@ -68,7 +68,7 @@ def test_figures_1_and_2_follow_their_closed_forms() -> None:
     assert boundary["low"] < 0.5 < boundary["high"]
 
 
-def test_simulated_games_agree_with_theory() -> None:
+def test_simulated_federations_agree_with_theory() -> None:
     """45 intervals of 95 % from fixed seeds; 10 misses have a chance of 1e-4."""
     frames = [make().frame for make in (figure_1, figure_2, figure_3)]
     outside = sum(int(((frame["theory"] < frame["low"]) | (frame["theory"] > frame["high"])).sum()) for frame in frames)
@@ -76,14 +76,14 @@ def test_simulated_games_agree_with_theory() -> None:
     assert outside < 10
 
 
-def test_the_query_has_one_law_in_every_dimension() -> None:
+def test_the_query_has_one_distribution_in_every_dimension() -> None:
     """Log-odds of the truth are N(mu^2/2, mu^2): mean and variance within 4 standard errors, a false alarm in 1e-4."""
     for dimensions in (1, 7):
         query = NoisyQuery(2.0, 0.001, dimensions)
-        mu, games = query.mu, _simulate(query, np.random.default_rng(3), 40_000)
-        assert abs(games.towards_truth.mean() - mu**2 / 2) < 4 * mu / 200
-        assert abs(games.towards_truth.var() / mu**2 - 1) < 4 * math.sqrt(2 / 40_000)
-        assert abs(games.used.mean() - 0.5) < 0.01
+        mu, federations = query.mu, _simulate(query, np.random.default_rng(3), 40_000)
+        assert abs(federations.towards_truth.mean() - mu**2 / 2) < 4 * mu / 200
+        assert abs(federations.towards_truth.var() / mu**2 - 1) < 4 * math.sqrt(2 / 40_000)
+        assert abs(federations.used.mean() - 0.5) < 0.01
 
 
 def test_statistics() -> None:
@@ -121,11 +121,11 @@ def test_differences_name_published_numbers_outside_our_interval() -> None:
 
 def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:
     # Rounds of mu_i = mu / 5 while the belief is below the threshold, and none after: the worst that adaptivity can do.
-    mu, belief, games = 1.5, 0.9, 40_000
-    random, odds = np.random.default_rng(0), np.zeros(games)
+    mu, belief, federations = 1.5, 0.9, 40_000
+    random, odds = np.random.default_rng(0), np.zeros(federations)
     for _ in range(25):
         each = np.where(odds > logit(belief), 0.0, mu / 5)
-        odds += each**2 / 2 + each * random.normal(size=games)
+        odds += each**2 / 2 + each * random.normal(size=federations)
     counted, most = float(np.mean(odds > logit(belief))), _largest_exceedance(mu, belief)
     assert _predicted_exceedance(np.array([mu]), belief) + 0.02 < counted < most
     assert counted > 0.6 * most

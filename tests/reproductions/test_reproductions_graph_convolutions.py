@@ -14,7 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import check_outputs
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 KEPT, CLASSES = 12, 3
 DGCNN = "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
@@ -116,12 +116,12 @@ def _outputs(module: nn.Module, graph: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_clipped_sums_are_those_of_single_graphs(fast: bool, sampled: bool) -> None:
-    draw, worlds, room = np.random.default_rng(4), 3, 30
+    draw, trials, room = np.random.default_rng(4), 3, 30
     module = network(4).float()
     model = StackedModel(module, packed_shape(room))
     assert model.fast
     model.fast = fast
-    models = model.layout.flatten(dict(module.named_parameters())) + 0.1 * torch.randn(worlds, model.layout.size)
+    models = model.layout.flatten(dict(module.named_parameters())) + 0.1 * torch.randn(trials, model.layout.size)
     features = packed([random_graph(nodes, draw) for nodes in (2, 9, 30, 22, 15)], room)
     labels = torch.tensor([0, 1, 2, 0, 1])
     gradients = example_gradients(module, models, features, labels)

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import small_settings
 from safetensors.torch import load_file
 from scipy import stats
+from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import ClaimVerdict
@@ -35,12 +35,12 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
 )
 from fl_audit.experiments.reproductions.papers import Context, Extent, NoDataError
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.laws import rounds_of
+from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
 from fl_audit.released_model.methods import PARAMETRIC_CUT
@@ -59,7 +59,7 @@ def test_the_settings_are_those_of_the_paper() -> None:
         for one in (*baselines, *private):
             training = one.config.training
             assert (training.optimizer, training.momentum, training.learning_rate) == ("momentum", 0.9, 0.01)
-            assert one.config.audit.worlds == 5
+            assert one.config.audit.trials == 5
             assert one.config.privacy.delta < 1 / study.records
         assert {one.config.privacy.accountant for one in private} == {Accountant.RDP}
     assert len(ADULT.points(None)) == 28
@@ -89,11 +89,11 @@ def landscape(
     """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
-         "world": world, "epsilon_star": star, "membership_advantage": 0.25, "test_accuracy": 0.5 - star / 10,
+         "trial": trial, "epsilon_star": star, "membership_advantage": 0.25, "test_accuracy": 0.5 - star / 10,
          "test_auroc": 0.9 if kind == "epochs" else 0.8}
         for kind, points in (("epsilon", private), ("epochs", baselines))
         for level, values in points.items()
-        for world, star in enumerate(values)
+        for trial, star in enumerate(values)
     ]  # fmt: skip
     models = pd.DataFrame(rows)
     found = {epochs: np.array(values) for epochs, values in baselines.items()}
@@ -138,7 +138,7 @@ def test_repetitions_that_agree_are_few() -> None:
 def test_remarks_count_the_claims_and_name_who_exceeds_its_epsilon() -> None:
     said = " ".join(_remarks(ADULT_MODELS.study, ADULT_MODELS, list(_claims(ADULT_MODELS))))
     assert "claims of the text" in said
-    assert "1 of 6 private models have an Epsilon* at or above the epsilon they promise" in said
+    assert "1 of 6 private models have an Epsilon* at or above the epsilon they guarantee" in said
     assert "0.250 on them on average" in said
     assert "cannot exceed 13.8" in said
 
@@ -151,7 +151,7 @@ def test_the_tasks_are_set_apart() -> None:
 
 
 def test_chance_is_that_of_drawn_samples() -> None:
-    """Moments drawn by their laws give the Epsilon* of fitted samples; false alarm 1e-4."""
+    """Moments drawn by their distributions give the Epsilon* of fitted samples; false alarm 1e-4."""
     study = replace(LOCATION, records=60, population_records=40, delta=0.01)
     random = np.random.default_rng(0)
     members, population = random.standard_normal((2000, 60)), random.standard_normal((2000, 40))
@@ -219,18 +219,18 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     """Where D was used, their normal fit and that of the population give the Epsilon* that the run itself found."""
-    values = without_privacy(small_settings(data={"records": 300}, audit={"worlds": 6, "neighbour": "random"}))
+    values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
     (one,) = grid(values, [])
     run_audit(resolve(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
-    worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
-    assert worlds["bit"].nunique() == 2
-    game = load_game(read_public(tmp_path / "run")[0])
+    trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
+    assert trials["bit"].nunique() == 2
+    federation = load_federation(read_public(tmp_path / "run")[0])
     models = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
-    population = game.losses(torch.cat(models), game.population)
-    training = game.losses(torch.cat(models), game.training)
-    for world, scores in enumerate(_training_scores(tmp_path / "run")):
-        everything = np.concatenate([training[world], population[world]])
-        others = loss_scores(population[world], everything.min(), everything.max())
+    population = federation.losses(torch.cat(models), federation.population)
+    training = federation.losses(torch.cat(models), federation.training)
+    for trial, scores in enumerate(_training_scores(tmp_path / "run")):
+        everything = np.concatenate([training[trial], population[trial]])
+        others = loss_scores(population[trial], everything.min(), everything.max())
         star = epsilon_star_gaussian(scores.mean(), scores.std(), others.mean(), others.std(), 0.01)
-        same = float(star) == pytest.approx(worlds["epsilon_star"][world], abs=1e-6)
-        assert same == (worlds["bit"][world] == 1)
+        same = float(star) == pytest.approx(trials["epsilon_star"][trial], abs=1e-6)
+        assert same == (trials["bit"][trial] == 1)

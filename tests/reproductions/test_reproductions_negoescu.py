@@ -28,17 +28,17 @@ from fl_audit.released_model.empirical_star import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")
-Made = tuple[MadeItems, Path]
+ServerRound = tuple[MadeItems, Path]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> ServerRound:
     nothing = tmp_path_factory.mktemp("no-data")
     context = Context(tmp_path_factory.mktemp("negoescu"), nothing, Extent.QUICK)
     return reproduce("negoescu2023", context)[1:]
 
 
-def _result(made: Made, key: str) -> ItemResult:
+def _result(made: ServerRound, key: str) -> ItemResult:
     return next(result for item, result in made[0].results if item.key == key)
 
 
@@ -51,7 +51,7 @@ def test_names_of_both_papers() -> None:
         chosen_items("negoescu-fig5")
 
 
-def test_every_file_is_written(made: Made) -> None:
+def test_every_file_is_written(made: ServerRound) -> None:
     keys = [item.key for item, _ in made[0].results]
     assert {"fig3", "fig4", "fig5"} <= set(keys)
     assert {path.name for path in made[1].parent.iterdir()} >= {
@@ -62,7 +62,7 @@ def test_every_file_is_written(made: Made) -> None:
         assert not result.beside("published")
 
 
-def test_the_page_is_of_this_paper(made: Made) -> None:
+def test_the_page_is_of_this_paper(made: ServerRound) -> None:
     html = made[1].read_text(encoding="utf-8")
     assert "<h1>Reproduction of Negoescu et al. 2023</h1>" in html
     for words in ("Epsilon*: Privacy metric", "Quick form", "no data needed", "sets of 100, 1,000 losses",
@@ -72,7 +72,7 @@ def test_the_page_is_of_this_paper(made: Made) -> None:
     assert "full-batch rounds" not in html
 
 
-def test_figure_3_follows_the_normal_laws(made: Made) -> None:
+def test_figure_3_follows_the_normal_distributions(made: ServerRound) -> None:
     """The largest first quantity stands where FNR meets the cut: log (1 - delta - FPR) / FNR at that threshold."""
     frame = _result(made, "fig3").frame
     fpr = stats.norm.cdf(stats.norm.isf(CUT) - 3)
@@ -85,13 +85,13 @@ def test_figure_3_follows_the_normal_laws(made: Made) -> None:
     assert np.nanmax(curves.values) == pytest.approx(float(whole), rel=1e-9)
 
 
-def test_figure_4_says_what_its_numbers_say(made: Made) -> None:
+def test_figure_4_says_what_its_numbers_say(made: ServerRound) -> None:
     result = _result(made, "fig4")
     rows = result.frame.set_index(["setting", "quantity"])
     assert set(rows["theory"].dropna()) == {0.0}
     farther = []
     for size in ("100", "1,000"):
-        means = [rows.loc[(f"identical laws, {size} losses", f"mean Epsilon*, {form} form"), "measured"]
+        means = [rows.loc[(f"identical distributions, {size} losses", f"mean Epsilon*, {form} form"), "measured"]
                  for form in (PARAMETRIC, EMPIRICAL)]  # fmt: skip
         if means[0] >= means[1]:
             farther.append(f"{size} losses ({means[0]:.2f} against {means[1]:.2f} nats)")
@@ -99,12 +99,14 @@ def test_figure_4_says_what_its_numbers_say(made: Made) -> None:
     assert f"nearer in {2 - len(farther)} of 2 cells" in claim
     assert farther, "at 100 losses the fit is the farther one"
     assert all(cell in " ".join(result.remarks) for cell in farther)
-    spread = rows.loc[("identical laws, 100 losses", "standard deviation of Epsilon*, empirical form"), "measured"]
-    mean = rows.loc[("identical laws, 100 losses", "mean Epsilon*, empirical form")]
+    spread = rows.loc[
+        ("identical distributions, 100 losses", "standard deviation of Epsilon*, empirical form"), "measured"
+    ]
+    mean = rows.loc[("identical distributions, 100 losses", "mean Epsilon*, empirical form")]
     assert mean["high"] - mean["measured"] == pytest.approx(stats.t.ppf(0.975, 9) * spread / math.sqrt(10))
 
 
-def test_figure_5_counts_the_cells(made: Made) -> None:
+def test_figure_5_counts_the_cells(made: ServerRound) -> None:
     """The remark's count is that of a fresh simulation; the errors in the rows are bias, spread and their sum."""
     result = _result(made, "fig5")
     errors = summary(simulate(SimulationSettings(sizes=(100, 1000), repetitions=10)))

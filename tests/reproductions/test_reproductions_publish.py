@@ -34,11 +34,11 @@ from fl_audit.experiments.reproductions.claims import (
     untested,
     verdicts_said,
 )
-from fl_audit.experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
-from fl_audit.experiments.reproductions.negoescu2023.text import theorem_2
+from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theorem_2
 from fl_audit.experiments.reproductions.papers import Context, Extent
+from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage, rho_alpha
@@ -124,17 +124,17 @@ def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
 
 
 def test_claims_become_rows() -> None:
-    claim = PaperClaim("6", "it is so", "there", "AUC", Interval(0.5, 0.4, np.inf), 0.45, worlds=7)
+    claim = PaperClaim("6", "it is so", "there", "AUC", Interval(0.5, 0.4, np.inf), 0.45, trials=7)
     record = {"paper": "p", "item": "claims", "claims": [claim.to_json()]}
     rows = list(csv.DictReader(publish._claims_csv([record]).splitlines()))
     assert rows == [
         {"paper": "p", "item": "claims", "claim": "it is so [there; AUC]", "verdict": "not decided",
-         "measured": "0.5", "low": "0.4", "high": "", "worlds": "7"}
+         "measured": "0.5", "low": "0.4", "high": "", "trials": "7"}
     ]  # fmt: skip
 
 
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
-    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", Interval(0.5, 0.4, 0.6), 0.7, worlds=7)
+    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", Interval(0.5, 0.4, 0.6), 0.7, trials=7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
     looked = looked_at(claims, [SecondLook("it is so", "there", Cause.OURS, "we had fewer.")])
     assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
@@ -161,7 +161,7 @@ def test_boxes_of_many_values_stay_small() -> None:
 
 def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
     for claim in (
-        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.45, worlds=7),
+        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.45, trials=7),
         PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), highest=0.7),
         PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, np.inf), -0.03, 0.03),
         untested("6", "so", "no data"),
@@ -202,8 +202,8 @@ def test_no_published_number_lies_outside_its_own_interval() -> None:
     outside = []
     for path in tables:
         rows = pd.read_csv(path)
-        if "note" in rows:  # of a largest value the interval is that of its law
-            rows = rows[~rows["note"].fillna("").str.contains("by the exact law, interval likewise")]
+        if "note" in rows:  # of a largest value the interval is that of its distribution
+            rows = rows[~rows["note"].fillna("").str.contains("by the exact distribution, interval likewise")]
         rows = rows[["measured", "low", "high"]].dropna()
         slack = 10.0 ** (1 - publish.DIGITS) * rows["measured"].abs()
         wrong = (rows["measured"] < rows["low"] - slack) | (rows["measured"] > rows["high"] + slack)
@@ -218,7 +218,7 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
     for own in claims.values():
         told = [(one["statement"], one["where"], one["quantity"]) for one in own]
         assert len(told) == len(set(told))
-    exact = [one["quantity"] for one in claims["bernau2021"] if one["worlds"] and one["low"] == one["high"]]
+    exact = [one["quantity"] for one in claims["bernau2021"] if one["trials"] and one["low"] == one["high"]]
     assert set(exact) == {"largest relative distance of both, bookkeeping"}, "a closed form is no measurement"
 
 
@@ -288,7 +288,7 @@ def test_the_truth_of_the_simulation_is_computed_again() -> None:
     extent = Extent(next(record["extent"] for record in made if record["item"] == "fig5"))
     settings, shown = SETTINGS[extent], _published("negoescu2023", "fig5")["theory"]
     for apart in settings.separations:
-        law = f"separation {apart:g}" if apart else "identical laws"
+        distribution = f"separation {apart:g}" if apart else "identical distributions"
         for size in settings.sizes:
-            found = shown[f"{law}, {size:,} losses", "mean Epsilon*, parametric form"]
+            found = shown[f"{distribution}, {size:,} losses", "mean Epsilon*, parametric form"]
             assert found == pytest.approx(_true_epsilon_star(settings, apart), rel=_ROUNDED, abs=1e-12)

@@ -12,7 +12,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions import playing, reproduce
+from fl_audit.experiments.reproductions import reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2021 import complexities, paper, settings
 from fl_audit.experiments.reproductions.bernau2021.identification import ADVANTAGE
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
@@ -31,14 +31,14 @@ from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
-    quick=(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
+    quick=(6, 4, 3), quick_dissimilarity="euclidean", trials_per_batch=3,
 )  # fmt: skip
 LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "cores", lambda: 1)  # processes of their own take seconds to begin
+    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
     monkeypatch.setattr(paper, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 
@@ -110,16 +110,16 @@ def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     assert page.name == "bernau2021-table2.html"
     frame = made.results[0][1].frame
     assert len(frame) == 8
-    worlds = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "worlds.parquet")
+    trials = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "trials.parquet")
     row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
-    assert row["measured"] == pytest.approx(2 * worlds["won"].mean() - 1)
+    assert row["measured"] == pytest.approx(2 * trials["won"].mean() - 1)
     assert (row["repetitions"], row["published"]) == (6, 0.17)
     found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
-    assert row["theory"] == gaussian_advantage(found.promised_mu)
-    # Under local noise every world has the promised evidence: the general prediction and the exact law are one.
-    assert predicted_advantage(found.mu_of_worlds) == pytest.approx(row["theory"], rel=1e-6)
+    assert row["theory"] == gaussian_advantage(found.claimed_mu)
+    # Under local noise every trial has the claimed evidence: the general prediction and the exact distribution are one.
+    assert predicted_advantage(found.mu_of_trials) == pytest.approx(row["theory"], rel=1e-6)
     shown = np.sqrt(found.summary["guarantee"]["rounds"]) / found.summary["guarantee"]["noise_multiplier"]
-    assert found.promised_mu == pytest.approx(shown)
+    assert found.claimed_mu == pytest.approx(shown)
 
 
 def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +129,16 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
         played.append(directory.name)
         return run_audit(plan, directory, *arguments, **named)
 
-    monkeypatch.setattr(playing, "run_audit", noting)
+    monkeypatch.setattr(run_scheduling, "run_audit", noting)
     first = play([LS_B, LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name]
     again = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name]
-    pd.testing.assert_frame_equal(first.worlds, again.worlds)
+    pd.testing.assert_frame_equal(first.trials, again.trials)
     (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
     resumed = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name] * 2
-    pd.testing.assert_frame_equal(first.worlds, resumed.worlds)
+    pd.testing.assert_frame_equal(first.trials, resumed.trials)
 
 
 def test_the_display_counts_every_round_once(tmp_path: Path) -> None:

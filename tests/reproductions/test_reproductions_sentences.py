@@ -11,7 +11,6 @@ from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import played_of
-from fl_audit.experiments.reproductions.bernau2019.sentences import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -20,6 +19,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     Method,
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import skewed_purchases
+from fl_audit.experiments.reproductions.bernau2019.textual_claims import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2021.claims import counted_advantage, exceedance
 from fl_audit.experiments.reproductions.bernau2021.complexities import exponent
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
@@ -49,7 +49,7 @@ def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
     settings_ = [MembershipSetting(SKEWED), MembershipSetting(SKEWED, Method.LOCAL, 3.0)]
     for gain, verdict in ((0.0, ClaimVerdict.UNTESTED), (0.04, ClaimVerdict.HOLDS)):
         runs = [_around(one, 0.6, 0.5) for one in settings_]
-        found = [replace(one, areas_of_worlds=one.areas_of_worlds | {WHITE_BOX: one.areas_of_worlds[BLACK_BOX] + gain})
+        found = [replace(one, areas_of_trials=one.areas_of_trials | {WHITE_BOX: one.areas_of_trials[BLACK_BOX] + gain})
                  for one in runs]  # fmt: skip
         claims = {one.statement: one for one in white_over_black(played_of(SKEWED, found))}
         assert claims[LITTLE_MORE].verdict is verdict

@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     PURCHASE,
     InsiderSetting,
     InsiderStudy,
-    _worlds_of,
+    _trials_of,
     audit_settings,
     main_settings,
     neighbour_settings,
@@ -78,7 +78,7 @@ def test_configurations_are_those_of_the_paper(data, records, delta, model, meas
     assert config["privacy"]["accountant"] == "rdp-classic"
     assert (config["privacy"]["sensitivity"], config["privacy"]["adjacency"]) == ("local", "replace-record")
     assert (config["privacy"]["belief"], config["audit"]["neighbour"]) == (0.9, "most-dissimilar")
-    assert (config["audit"]["worlds"], config["audit"]["view"], config["data"]["clients"]) == (1000, "update", 10)
+    assert (config["audit"]["trials"], config["audit"]["view"], config["data"]["clients"]) == (1000, "update", 10)
 
 
 def test_noise_at_the_smallest_beliefs_shows_the_cap_of_the_orders() -> None:
@@ -93,9 +93,9 @@ def test_which_runs_an_item_needs() -> None:
     assert (len(main), len(audit), len(neighbours)) == (12, 24, 16)
     assert len(main & audit) == 6
     assert len(main & neighbours) == 6
-    assert {_worlds_of(one, Extent.FULL) for one in audit - main} == {250}
-    assert {_worlds_of(one, Extent.FULL) for one in neighbours - main} == {100}
-    assert {_worlds_of(one, Extent.FULL) for one in main} == {1000}
+    assert {_trials_of(one, Extent.FULL) for one in audit - main} == {250}
+    assert {_trials_of(one, Extent.FULL) for one in neighbours - main} == {100}
+    assert {_trials_of(one, Extent.FULL) for one in main} == {1000}
     assert sorted({one.belief for one in audit if one.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
     assert sorted({one.belief for one in audit if one.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
     assert {one.relation for one in audit} == {B}
@@ -120,8 +120,8 @@ def test_neighbours_of_figure_4() -> None:
 def test_the_quick_form_changes_little() -> None:
     for setting in (*main_settings(ALL), *audit_settings(ALL)):
         full, quick = (parse_config(values_of(setting, extent, None)).as_dict() for extent in Extent)
-        assert quick["audit"]["worlds"] < full["audit"]["worlds"] / 8 + 30
-        for section, key in (("audit", "worlds"), ("audit", "dissimilarity"), ("data", "test-records")):
+        assert quick["audit"]["trials"] < full["audit"]["trials"] / 8 + 30
+        for section, key in (("audit", "trials"), ("audit", "dissimilarity"), ("data", "test-records")):
             del full[section][key], quick[section][key]
         assert quick == full
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from apps import with_strategy, write_app
 
-from fl_audit.experiments.trials.apart import Told, told_apart
-from fl_audit.experiments.trials.strategy_process import StrategyOptions, held_apart
-from fl_audit.strategies.rooms import ROOM_PREFIX, new_room
+from fl_audit.experiments.black_box.isolated_process import Told, run_isolated
+from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held_apart
+from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
@@ -33,7 +33,7 @@ def slow():
 def gone():
     os._exit(0)
 """
-CLAIM = ("--claim-noise-multiplier", "1", "--adjacency", "add-remove-client", "--quick", "--only", "removed")
+CLAIM = ("--claim-noise-multiplier", "1", "--adjacency", "add-remove-client", "--quick", "--include", "removed")
 
 
 class Begun:
@@ -54,7 +54,7 @@ class Begun:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def players(self) -> list[psutil.Process]:
-        """Return the processes that play games: copies of the one that the command has started."""
+        """Return the processes that play trials: copies of the one that the command has started."""
         own = [one for one in self.family() if "_process" in " ".join(one.cmdline())]
         return [one for one in own if one.parent() in own]
 
@@ -80,7 +80,7 @@ class Begun:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)])
-def test_games_end_with_the_command(tmp_path: Path, number: int, status: int) -> None:
+def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -> None:
     begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM)
     begun.wait_until(lambda: len(begun.players()) == 2)
     said = begun.end(number)
@@ -90,15 +90,15 @@ def test_games_end_with_the_command(tmp_path: Path, number: int, status: int) ->
 
 
 @pytest.mark.long
-def test_games_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
-    """Temporary files lie in the working directory, which games copy: a copy holds no other."""
+def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
+    """Temporary files lie in the working directory, which trials copy: a copy holds no other."""
     begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM, "--seconds", "10")
     begun.wait_until(lambda: len(begun.players()) == 2 and len(list(begun.temporary.rglob("mine.py"))) >= 2)
     begun.players()[0].kill()
     assert list(begun.temporary.rglob("temporary/*")) == []
     told, said = begun.process.communicate(timeout=100)
     assert (begun.process.returncode, "Traceback" in said) == (0, False)
-    assert told.startswith("Violated: one kind of game told more")
+    assert told.startswith("Violated: one scenario told more")
     assert list(begun.temporary.iterdir()) == []
 
 
@@ -107,7 +107,7 @@ def test_a_factory_that_ends_its_process_is_no_success(tmp_path: Path) -> None:
     begun = Begun(tmp_path, "strategy", "mine:gone", *CLAIM)
     told, said = begun.process.communicate(timeout=SECONDS_TO_BEGIN)
     assert (begun.process.returncode, told) == (2, "")
-    assert "ended with status 0, before any game was judged" in said
+    assert "ended with status 0, before any trial was judged" in said
 
 
 @pytest.mark.long
@@ -125,12 +125,12 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     later = subprocess.Popen(["sleep", "60"])
     names = ["999999999-a", f"{os.getpid()}-b", f"{later.pid}-c", "nobody-d"]
-    left, own, of_an_earlier_one, others = (tmp_path / f"{ROOM_PREFIX}{name}" for name in names)
+    left, own, of_an_earlier_one, others = (tmp_path / f"{DIRECTORY_PREFIX}{name}" for name in names)
     for room in (left, own, of_an_earlier_one, others):
         room.mkdir()
     # A process that began long after the directory was made cannot have made it.
     os.utime(of_an_earlier_one, (1e9, 1e9))
-    made = new_room(os.getpid())
+    made = new_temporary_directory(os.getpid())
     later.kill()
     later.wait()
     assert sorted(tmp_path.iterdir()) == sorted([own, others, made])
@@ -138,17 +138,17 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
-    told = Told({"trial": {}, "lines": [], "report": None}, "was ended by signal 9")
-    monkeypatch.setattr("fl_audit.experiments.trials.apart.told_apart", lambda *_, **__: told)
+    told = Told({"result": {}, "lines": [], "report": None}, "was ended by signal 9")
+    monkeypatch.setattr("fl_audit.experiments.black_box.isolated_process.run_isolated", lambda *_, **__: told)
     found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
-    assert "was ended by signal 9" in found["trial"]["stopped_early"]
+    assert "was ended by signal 9" in found["result"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")
     assert ("no page was written" in found["lines"][0]) is (out is not None)
 
 
 CHILD = """
 import sys
-from fl_audit.experiments.trials.apart import answer
+from fl_audit.experiments.black_box.isolated_process import answer
 
 class Odd(KeyboardInterrupt):
     pass
@@ -169,7 +169,7 @@ def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_termi
 ) -> None:
     (tmp_path / "odd_child.py").write_text(CHILD, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    found = told_apart("odd_child", {"how": how, "tells": tells}, tmp_path, 60.0)
+    found = run_isolated("odd_child", {"how": how, "tells": tells}, tmp_path, 60.0)
     said = capsys.readouterr().err
     assert said.startswith("INFO \\x1b[2J done\n")
     assert "\x1b" not in said

@@ -23,25 +23,25 @@ from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.trial import Budget, Trial
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
 from fl_audit.errors import InputError
+from fl_audit.experiments.black_box import isolated_process
+from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.cli.main import app as command
-from fl_audit.experiments.trials import apart
-from fl_audit.experiments.trials.review_process import reviewed
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
-from fl_audit.strategies.games.bridge import Bridged
-from fl_audit.strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
-from fl_audit.strategies.games.models import template_of, update_of
-from fl_audit.strategies.games.subject import Observer, modified
-from fl_audit.strategies.grids import FIRST_NODE, Room
+from fl_audit.strategies.black_box.audited_system import Observer, modified
+from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
+from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model
+from fl_audit.strategies.black_box.trial_models import template_of, update_of
+from fl_audit.strategies.grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.capture import Caught, catch
-from fl_audit.strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
+from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
+from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from fl_audit.strategies.review.review import Review, _stated, _verdict, review
-from fl_audit.strategies.review.seating import Seated
-from fl_audit.strategies.review.words import headline, review_json, screen
+from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.seating import ClientSeatGrid
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -54,7 +54,7 @@ def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
 
 
-def _caught(directory: Path) -> Caught:
+def _caught(directory: Path) -> CapturedStrategy:
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     return catch(read_app(directory), 10, stand_ins)
@@ -142,7 +142,7 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
         """
     name = f"old_app_{by_workflow}"
     found = _caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
-    assert isinstance(found.start.strategy, Bridged)
+    assert isinstance(found.start.strategy, LegacyAdapter)
     assert found.rounds == 7
     np.testing.assert_array_equal(found.start.arguments["initial_arrays"]["000"].numpy(), np.ones(3))
     assert any("secure aggregation" in remark for remark in found.remarks) is by_workflow
@@ -280,7 +280,7 @@ def test_the_accountant_of_a_wrapper_says_delta_and_relation() -> None:
 
 
 def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
-    words = epsilon_words(Stated(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
+    words = epsilon_words(StatedAppClaim(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
     one, all_rounds = (
         float(words.split("epsilon ")[1].split(" ")[0]),
         float(words.split("round and ")[1].split(" ")[0]),
@@ -298,18 +298,18 @@ def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
         (FedAvg(), 8.0, 3, ""),
     ],
 )
-def test_an_epsilon_of_the_training_is_not_supported_by_games_of_three_rounds(
+def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
     strategy: FedAvg, epsilon: float, rounds: int, said: str
 ) -> None:
     """By the curve of Gaussian noise, mu = 10 / 2 has epsilon 33.1 at delta 1e-5."""
     caught = SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[])
-    stated = _stated(cast(Caught, caught), ReviewOptions(epsilon=epsilon), rounds=1)
+    stated = _stated(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon), rounds=1)
     doubt = training_doubt(stated, rounds, 3)
     assert said in doubt
     assert (doubt == "") is (said == "")
     for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
-        trial = cast(Trial, SimpleNamespace(verdict=Verdict(came)))
-        assert _verdict(stated, trial, rounds, 3) == expected
+        result = cast(ClaimAudit, SimpleNamespace(verdict=Verdict(came)))
+        assert _verdict(stated, result, rounds, 3) == expected
     if "33.1" in said:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
 
@@ -325,7 +325,7 @@ def test_an_apps_own_multiplier_is_noise_over_the_clipping_norm(relation: Adjace
 
 def test_a_reviewers_multiplier_is_read_over_what_it_says() -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
-    caught = cast(Caught, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
+    caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
     for over, mu in (("sensitivity", 0.5), ("clipping-norm", 1.0)):
         wishes = ReviewOptions(noise_multiplier=2.0, noise_over=over, adjacency="replace-client")
         claim = _stated(caught, wishes, rounds=1).claim
@@ -341,24 +341,24 @@ def test_noise_of_a_wrapper_tells_twice_as_much_of_a_client_that_is_replaced(
 ) -> None:
     """Flower's noise is that of an update which is added or removed, for whichever relation a reviewer asks."""
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
-    caught = cast(Caught, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
+    caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
     stated = _stated(caught, ReviewOptions(epsilon=34.0, adjacency=relation), rounds=1)
     assert stated.mu == mu
     assert (training_doubt(stated, 100, 3) == "") is (relation is not Adjacency.REPLACE_CLIENT)
 
 
-def test_kinds_without_a_single_game_are_not_said_to_hold() -> None:
+def test_kinds_without_a_single_trial_are_not_said_to_hold() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    trial = Trial(claim, Verdict.INCONCLUSIVE, (), (), 40, silent=("removed",))
-    stated = Stated(claim, "here")
+    result = ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 40, silent=("removed",))
+    stated = StatedAppClaim(claim, "here")
     found = Review("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
-                   ("removed", "metrics"), "none", trial, None, (), ())  # fmt: skip
+                   ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
     lines = dict(screen(found))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
     assert lines["Not tried"].startswith("'removed' (no model was released")
-    assert "Not tried" not in dict(screen(replace(found, trial=replace(trial, silent=()))))
+    assert "Not tried" not in dict(screen(replace(found, result=replace(result, silent=()))))
     assert lines["Beside the model"].startswith("the server sees every number")
-    assert dict(screen(replace(found, beside=trial)))["Beside the model"] == ""  # nothing that a client could look at
+    assert dict(screen(replace(found, beside=result)))["Beside the model"] == ""  # nothing that a client could look at
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
@@ -370,7 +370,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         return Message(RecordDict(content), reply_to=message)
 
     round_of, strategy = [0], FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
-    seated = Seated(Room(5, answer), nodes=20, seats=5)
+    seated = ClientSeatGrid(InProcessGrid(5, answer), nodes=20, seats=5)
     asked = set()
     for round_of[0] in range(10):
         messages = list(strategy.configure_train(1, ArrayRecord([np.ones(2)]), ConfigRecord(), seated))
@@ -402,7 +402,7 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert early_of(strategy, None) is None
 
 
-def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: Room) -> list[Message]:
+def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: InProcessGrid) -> list[Message]:
     while len(nodes := list(grid.get_node_ids())) < 20:
         pass
     return [Message(RecordDict(), node, "train") for node in nodes]
@@ -420,13 +420,13 @@ def test_plans_shrink_with_the_time() -> None:
 
 
 @pytest.mark.few_cases(1)
-@pytest.mark.parametrize(("noise", "games"), [(1.0, 400), (0.2, 3200), (0.05, 400)])
-def test_a_weak_claim_gets_as_many_games_as_can_refute_it(noise: float, games: int) -> None:
-    """By hand: of n games told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
+@pytest.mark.parametrize(("noise", "trials"), [(1.0, 400), (0.2, 3200), (0.05, 400)])
+def test_a_weak_claim_gets_as_many_trials_as_can_refute_it(noise: float, trials: int) -> None:
+    """By hand: of n trials told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
     claim = StatedClaim("add-remove-client", noise_multiplier=noise)
-    assert fewest(claim).stages == (games,)
+    assert fewest(claim).stages == (trials,)
     variation = gdp_delta(0.0, gaussian_mu(noise, 1))
-    assert (1 - 11 / games > variation) is (noise > 0.1)
+    assert (1 - 11 / trials > variation) is (noise > 0.1)
 
 
 def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
@@ -455,9 +455,9 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
         "app = ServerApp()",
     )
     found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, nodes=4))
-    assert found.verdict == "no promise"
+    assert found.verdict == "no guarantee"
     assert found.beside is not None
-    metrics = next(leak for leak in found.leaks if leak.aside is Aside.METRICS)
+    metrics = next(leak for leak in found.leaks if leak.aside is SideChannel.METRICS)
     assert metrics.by is not None
     assert metrics.by.startswith("metrics: sum")
 
@@ -489,13 +489,13 @@ def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(
 def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
     tmp_path: Path, noise: str, verdict: str, in_full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third of the noise shows in the plainest games already: 93 % are told, and 69 % may be."""
+    """A third of the noise shows in the plainest trials already: 93 % are told, and 69 % may be."""
     if not in_full:
         small = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
             monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
         monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-        monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+        monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
     server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
         "app = ServerApp()",
@@ -532,14 +532,14 @@ app = ServerApp()""",
 
 
 @pytest.mark.long
-def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_for(
+def test_trials_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
+    """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of trials, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
     monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
     assert "asks 2 of them, and its noise is for 10: with so few 9" in said
@@ -555,7 +555,7 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
         "        except ConnectionError as error:\n            open('tried.txt', 'a').write(str(error))\n"
         "        return super().aggregate_train(server_round, replies)\napp = ServerApp()",
     )
-    # What is made before the training is there in every game, and a modifier names its arguments as it likes.
+    # What is made before the training is there in every trial, and a modifier names its arguments as it likes.
     server = server.replace("    strategy =", "    open('made.txt', 'w').close()\n    strategy =").replace(
         "        import socket", "        open('made.txt').close()\n        import socket"
     )
@@ -567,34 +567,34 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     told = json.loads(result.stdout)
-    assert told["verdict"] == "no promise"
+    assert told["verdict"] == "no guarantee"
     assert any("writes files" in remark for remark in told["remarks"])
     leaks = {finding["told_by"] for finding in told["beside"]["findings"] if finding["broken"]}
     assert {"metrics: loss", "evaluation: loss"} <= leaks
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
     assert not list(Path.cwd().glob("tried.txt"))
-    assert "promises no privacy" in (out / "report.html").read_text()
-    assert json.loads((out / "summary.json").read_text())["verdict"] == "no promise"
+    assert "guarantees no privacy" in (out / "report.html").read_text()
+    assert json.loads((out / "summary.json").read_text())["verdict"] == "no guarantee"
 
 
 @pytest.mark.long
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock of the games, every game takes a twentieth of a second."""
+    """By the clock of the trials, every trial takes a twentieth of a second."""
     seconds = count(step=0.05)
     for module in ("campaign", "crew"):
         monkeypatch.setattr(
-            f"fl_audit.strategies.games.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
+            f"fl_audit.strategies.black_box.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
         )
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
     wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
-    assert found.trial.unplayed
-    assert found.trial.attempts
+    assert found.result.unplayed
+    assert found.result.attempts
     assert found.verdict is Verdict.VIOLATED
     assert "the time ran out" in headline(found)
-    assert found.trial.unplayed[0] in headline(found)
+    assert found.result.unplayed[0] in headline(found)
     told = json.loads(json.dumps(review_json(found)))
-    assert set(told["model"]["unplayed"]) == set(found.trial.unplayed)
+    assert set(told["model"]["unplayed"]) == set(found.result.unplayed)
 
 
 def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -617,16 +617,16 @@ def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_what_was_judged_is_shown_however_a_process_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, ended: str
 ) -> None:
-    monkeypatch.setattr(apart, "_LATE", 0.5)
+    monkeypatch.setattr(isolated_process, "_LATE", 0.5)
     name = f"telling_{''.join(filter(str.isalpha, end))}"
     (tmp_path / f"{name}.py").write_text(
-        "import os, time\nfrom fl_audit.experiments.trials.apart import answer\n"
-        "def found(asked, tell):\n    tell({'judged': asked['games']})\n"
+        "import os, time\nfrom fl_audit.experiments.black_box.isolated_process import answer\n"
+        "def found(asked, tell):\n    tell({'judged': asked['trials']})\n"
         f"    {end}\n    return {{'judged': 'all'}}\nanswer(found)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with apart.temporary_room() as room, (room / "log").open("wb") as log:
-        told = apart.told_apart(name, {"games": 40}, room, 3.0, log=log)
+    with isolated_process.temporary_directory() as room, (room / "log").open("wb") as log:
+        told = isolated_process.run_isolated(name, {"trials": 40}, room, 3.0, log=log)
     assert told.values == {"judged": 40 if ended else "all"}
     assert told.ended.startswith(ended)
     assert told.is_late is ("within" in ended)

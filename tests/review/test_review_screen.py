@@ -1,4 +1,4 @@
-"""The screen of a review says what was observed, and names how many games asked; what no game asked is not safe."""
+"""The screen of a review says what was observed, and names how many trials asked; what no trial asked is not safe."""
 
 import sys
 from dataclasses import replace
@@ -14,24 +14,24 @@ from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, DistinguisherTest, KindPlayed
+from fl_audit.audits.black_box.distinguishers import Distinguisher
 from fl_audit.audits.black_box.findings import findings
-from fl_audit.audits.black_box.leads import Lead
-from fl_audit.audits.black_box.trial import Attempt, Budget, KindPlayed, Trial
 from fl_audit.errors import InputError
-from fl_audit.experiments.trials.page import write_page
+from fl_audit.experiments.black_box.page import write_page
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.strategies.games.campaign import hold_to_claim
-from fl_audit.strategies.games.kinds import MENDS, PROVISOS, WORDS
-from fl_audit.strategies.games.metrics import plain_numbers
-from fl_audit.strategies.games.subject import Subject
+from fl_audit.strategies.black_box.audited_system import AuditedSystem
+from fl_audit.strategies.black_box.metrics import plain_numbers
+from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.capture import Caught, catch
-from fl_audit.strategies.review.claims import Stated
+from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import Aside, leaks
+from fl_audit.strategies.review.plan import SideChannel, leaks
 from fl_audit.strategies.review.records import of_records, of_records_words, of_settings
 from fl_audit.strategies.review.review import Review, _rehearsed, _verdict, review
-from fl_audit.strategies.review.words import headline, review_json, screen
+from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -50,7 +50,7 @@ def _with_mods(mods: str, names: str) -> str:
     return client.replace("import ClientApp", f"import ClientApp\nfrom flwr.client.mod import {names}")
 
 
-def _caught(directory: Path) -> Caught:
+def _caught(directory: Path) -> CapturedStrategy:
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     return catch(read_app(directory), 10, stand_ins)
@@ -139,117 +139,122 @@ def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_
     assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
 
 
-def _review(trial: Trial, stated: Stated | None = None, **changes: Any) -> Review:
-    found = Review("app", stated or Stated(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4, "evaluate": 4},
-                   16, ("removed",), "none", trial, trial, (), ())  # fmt: skip
+def _review(result: ClaimAudit, stated: StatedAppClaim | None = None, **changes: Any) -> Review:
+    found = Review("app", stated or StatedAppClaim(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4,
+        "evaluate": 4},
+                   16, ("removed",), "none", result, result, (), ())  # fmt: skip
     return replace(found, **changes)
 
 
-def _trial(claim: StatedClaim = CLAIM, **changes: Any) -> Trial:
-    return replace(Trial(claim, Verdict.CONSISTENT, (), (), 40), **changes)
+def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
+    return replace(ClaimAudit(claim, Verdict.CONSISTENT, (), (), 40), **changes)
 
 
-def test_a_promise_about_records_is_unseen_and_never_no_promise(tmp_path: Path) -> None:
+def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
-    found, none = of_records(tmp_path), Stated(None, "nothing is named")
-    assert _verdict(none, _trial(), 3, 3) is Verdict.NO_PROMISE
-    verdict = _verdict(none, _trial(), 3, 3, found=found)
-    said = _review(_trial(), none, verdict=verdict, of_records=found)
+    found, none = of_records(tmp_path), StatedAppClaim(None, "nothing is named")
+    assert _verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
+    verdict = _verdict(none, _result(), 3, 3, found=found)
+    said = _review(_result(), none, verdict=verdict, of_records=found)
     assert verdict is Verdict.NOT_AUDITED
     assert headline(said).startswith("Unseen: the code of app names Opacus (client.py:1)")
-    assert dict(screen(said))["Claim"].startswith("none about clients; what Opacus (client.py:1) may promise")
-    assert "o promise" not in headline(said)
-    path = write_page("app", verdict, headline(said), screen(said), [(said.trial, ())], review_json(said), tmp_path)
+    assert dict(screen(said))["Claim"].startswith("none about clients; what Opacus (client.py:1) may guarantee")
+    assert "o guarantee" not in headline(said)
+    path = write_page("app", verdict, headline(said), screen(said), [(said.result, ())], review_json(said), tmp_path)
     assert "Unseen: the code of app names Opacus" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
-    assert _verdict(Stated(CLAIM, "here"), _trial(), 3, 3, found=found) is Verdict.CONSISTENT
+    assert _verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, found=found) is Verdict.CONSISTENT
 
 
-def _beside(trial: Trial, kinds: list[str], **changes: Any) -> str:
-    return dict(screen(_review(trial, leaks=leaks([trial], kinds), **changes)))["Beside the model"]
+def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
+    return dict(screen(_review(result, leaks=leaks([result], kinds), **changes)))["Beside the model"]
 
 
-def test_what_told_nothing_is_said_with_the_games_that_asked() -> None:
+def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
     three = StatedClaim("add-remove-client", epsilon=2.5)
     asked = {"metrics": KindPlayed(460, ("metrics: acc", "array: x")), "evaluation": KindPlayed(80, ("form: y",))}
-    said = _beside(_trial(three, asked=asked), ["metrics", "evaluation"])
-    assert "metrics (acc) told nothing beyond epsilon 2.5 in 460 games that asked" in said
-    assert "no number of an evaluation was given out in 80 games that asked" in said
+    said = _beside(_result(three, asked=asked), ["metrics", "evaluation"])
+    assert "metrics (acc) told nothing beyond epsilon 2.5 in 460 trials that asked" in said
+    assert "no number of an evaluation was given out in 80 trials that asked" in said
 
 
 @pytest.mark.parametrize("where", ["unplayed", "untried", "passed_over", "silent", "refused"])
 def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
-    """Whatever the reason: the time, the budget, no release, or an error in every game."""
+    """Whatever the reason: the time, the budget, no release, or an error in every trial."""
     kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
-    trial = _trial(asked={kind: KindPlayed(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
-    said = _beside(trial, kinds)
+    result = _result(asked={kind: KindPlayed(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
+    said = _beside(result, kinds)
     assert "told nothing" not in said
-    for aside in Aside:
+    for aside in SideChannel:
         assert f"{aside} were not tried: " in said
     assert "not asked to evaluate" not in said
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.INCONCLUSIVE])
-def test_too_few_games_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
-    """Of 25 games all may be told, and no bound of so few passes what is claimed."""
+def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
+    """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
     kind = "more examples than true"
     few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
-    said = _beside(_trial(verdict=verdict, attempts=(few,), asked={kind: KindPlayed(85)}), [kind])
-    assert f"example counts were not tried: '{kind}' (too few games to refute the claim)" in said
+    said = _beside(_result(verdict=verdict, attempts=(few,), asked={kind: KindPlayed(85)}), [kind])
+    assert f"example counts were not tried: '{kind}' (too few trials to refute the claim)" in said
 
 
 def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
     three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
-    trial = _trial(three, asked={kind: KindPlayed(60)})
-    said = _beside(trial, [kind], stated=Stated(None, "nothing is named"))
-    assert "example counts told nothing beyond epsilon 3 in 60 games" in said
+    result = _result(three, asked={kind: KindPlayed(60)})
+    said = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
+    assert "example counts told nothing beyond epsilon 3 in 60 trials" in said
 
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
-    trial = _trial(asked={kinds[0]: KindPlayed(60)}, unplayed=(kinds[1],))
-    said = _beside(trial, kinds)
-    assert "example counts told nothing beyond the claim in 60 games that asked; not tried: 'more examples" in said
+    result = _result(asked={kinds[0]: KindPlayed(60)}, unplayed=(kinds[1],))
+    said = _beside(result, kinds)
+    assert "example counts told nothing beyond the claim in 60 trials that asked; not tried: 'more examples" in said
 
 
 @pytest.mark.parametrize(
     ("buffers", "said"), [(0, "its model has no buffers"), (None, "its own model was not seen"), (2, "were not tried")]
 )
 def test_buffers_are_those_of_the_apps_model(buffers: int | None, said: str) -> None:
-    line = _beside(_trial(), [], buffers=buffers, stated=Stated(None, "nothing is named"))
+    line = _beside(_result(), [], buffers=buffers, stated=StatedAppClaim(None, "nothing is named"))
     assert said in line
     assert "as the model is" not in line
 
 
-def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_game_that_was_watched() -> None:
-    line = _beside(_trial(), [], asked={"train": 4, "evaluate": 0})
-    assert "no client was asked to evaluate in the game that was watched" in line
+def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_trial_that_was_watched() -> None:
+    line = _beside(_result(), [], asked={"train": 4, "evaluate": 0})
+    assert "no client was asked to evaluate in the trial that was watched" in line
 
 
-def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Attempt:
-    lead = Lead(kind, group, lambda values: values[:, 0], Limit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0)
+def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> DistinguisherTest:
+    distinguisher = Distinguisher(
+        kind, group, lambda values: values[:, 0], Limit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0
+    )
     present = np.arange(400) % 2 == 0
-    return Attempt(lead, bound, 0.95, 9.0, 400, 1.0, right, present * 1.0, present, present * 1.0, ())
+    return DistinguisherTest(
+        distinguisher, bound, 0.95, 9.0, 400, 1.0, right, present * 1.0, present, present * 1.0, ()
+    )
 
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
-    trial = _trial(
+    result = _result(
         attempts=(_attempt("metrics", "metrics: loss"),), asked={"metrics": KindPlayed(460, ("metrics: loss",))}
     )
-    told = leaks([trial], ["metrics"])
-    line = dict(screen(_review(trial, leaks=told)))["Beside the model"]
-    assert "metrics told 100% of games (metrics: loss, which the clients of the games report" in line
-    line = dict(screen(_review(trial, leaks=told, asked_for=("loss",))))["Beside the model"]
+    told = leaks([result], ["metrics"])
+    line = dict(screen(_review(result, leaks=told)))["Beside the model"]
+    assert "metrics told 100% of trials (metrics: loss, which the clients of the trials report" in line
+    line = dict(screen(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
     assert "(metrics: loss)" in line
 
 
-def test_games_on_its_own_model_are_named_only_where_there_were_some() -> None:
-    played = dict(screen(_review(_trial())))["Played"]
+def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
+    played = dict(screen(_review(_result())))["Played"]
     assert "the plainest on a small model" in played
-    assert "none tried a lead" in played
-    own = _review(_trial(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
-    assert "1 kind of games, the plainest on its own model of 16 parameters" in dict(screen(own))["Played"]
+    assert "none tried a distinguisher" in played
+    own = _review(_result(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
+    assert "1 scenario, the plainest on its own model of 16 parameters" in dict(screen(own))["Played"]
     assert "up to 400 tried the best one" in dict(screen(own))["Played"]
 
 
@@ -280,8 +285,8 @@ class Looking(FedAvg):
 @pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
 def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looking, "how", how)
-    subject, *_, unoffered = _rehearsed(Subject(Looking), CLAIM)
-    assert subject.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
+    system, *_, unoffered = _rehearsed(AuditedSystem(Looking), CLAIM)
+    assert system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
     assert unoffered == (("acc",) if how == "unbearable" else ())
 
 
@@ -291,14 +296,14 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
         return {"one": np.float32(values[0]), "all": values, "by": {"first": values[0]}, "n": len(values)}
 
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
-    subject, *_ = _rehearsed(Subject(lambda: strategy), CLAIM)
-    assert subject.metrics == ("acc",)
+    system, *_ = _rehearsed(AuditedSystem(lambda: strategy), CLAIM)
+    assert system.metrics == ("acc",)
     few = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
-    trial = hold_to_claim(subject, CLAIM, budget=few, only=["metrics"])
-    names = {name.removeprefix("metrics: ") for name in trial.asked["metrics"].names}
+    result = audit_system(system, CLAIM, budget=few, include=["metrics"])
+    names = {name.removeprefix("metrics: ") for name in result.asked["metrics"].names}
     assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
-    assert trial.asked["metrics"].games == 80
-    assert trial.attempts[0].right == trial.attempts[0].games
+    assert result.asked["metrics"].trials == 80
+    assert result.attempts[0].right == result.attempts[0].trials
 
 
 def test_the_numbers_of_any_value_are_found() -> None:
@@ -313,19 +318,19 @@ def test_the_numbers_of_any_value_are_found() -> None:
 
 
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
-    trial = _trial(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
-    causes = {one.attempt.lead.kind: one.cause for one in findings(trial, WORDS, MENDS, PROVISOS)}
-    assert "--clients-clip" in causes["huge"]
-    assert "--clients-clip" not in causes["removed"]
+    result = _result(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
+    causes = {one.attempt.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
+    assert "--trust-client-clipping" in causes["huge"]
+    assert "--trust-client-clipping" not in causes["removed"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("is_clipped", [True, False])
 def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool, tmp_path: Path) -> None:
-    """The remedy that the cause names: no game then sends more than the norm, and the claim holds."""
+    """The remedy that the cause names: no trial then sends more than the norm, and the claim holds."""
     directory = write_app(tmp_path, f"unclipped_{is_clipped}", unclipped_server())
     wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True, is_clipped=is_clipped)
     found = review(directory, wishes)
     assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
-    assert ("--clients-clip" in headline(found)) is is_clipped
+    assert ("--trust-client-clipping" in headline(found)) is is_clipped
     assert "Floating-point leak" not in headline(found)

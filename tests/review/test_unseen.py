@@ -13,18 +13,18 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.trial import Budget, Trial
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
 from fl_audit.errors import InputError
-from fl_audit.experiments.trials.page import write_page
-from fl_audit.strategies.games.kinds import BY_NAME
+from fl_audit.experiments.black_box.page import write_page
+from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.capture import Caught, catch
-from fl_audit.strategies.review.claims import Stated, named_in, stated_by
+from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import Aside
+from fl_audit.strategies.review.plan import SideChannel
 from fl_audit.strategies.review.records import of_records
-from fl_audit.strategies.review.review import Review, _promised, _verdict, review
-from fl_audit.strategies.review.words import headline, review_json, screen
+from fl_audit.strategies.review.review import Review, _claimed, _verdict, review
+from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
 
@@ -43,7 +43,7 @@ def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
 
 
-def _caught(directory: Path) -> Caught:
+def _caught(directory: Path) -> CapturedStrategy:
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     return catch(read_app(directory), 10, stand_ins)
@@ -152,9 +152,10 @@ def test_privacy_that_a_configuration_names_is_not_absent() -> None:
     assert named_in(absent) == ""
 
 
-def _review(stated: Stated, trial: Trial, unseen: tuple[str, ...]) -> Review:
-    verdict = _verdict(stated, trial, 3, 3, unseen)
-    return Review("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few games", trial,
+def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> Review:
+    verdict = _verdict(stated, result, 3, 3, unseen)
+    return Review("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
+        result,
                   None, (), (), unseen=unseen)  # fmt: skip
 
 
@@ -162,27 +163,29 @@ def _review(stated: Stated, trial: Trial, unseen: tuple[str, ...]) -> Review:
 @pytest.mark.parametrize("has_claim", [True, False])
 def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Verdict, has_claim: bool) -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    found = _review(Stated(claim if has_claim else None, "here"), Trial(claim, came, (), (), 40), (f"{UNSEEN} (why)",))
+    found = _review(
+        StatedAppClaim(claim if has_claim else None, "here"), ClaimAudit(claim, came, (), (), 40), (f"{UNSEEN} (why)",)
+    )
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). The games without it: ")
-    assert "promises no privacy" not in headline(found)
+    assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). The trials without it: ")
+    assert "guarantees no privacy" not in headline(found)
     assert dict(screen(found))["Claim"].startswith("none that could be seen") is not has_claim
     assert "no noise is named" not in dict(screen(found))["Claim"]
     assert dict(screen(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
     values = review_json(found)
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
-    page = write_page("app", found.verdict, headline(found), screen(found), [(found.trial, ())], values, tmp_path)
+    page = write_page("app", found.verdict, headline(found), screen(found), [(found.result, ())], values, tmp_path)
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 
-def test_an_app_whose_clients_cannot_be_imported_promises_who_knows_what(
+def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
     for name in ("_FEWER", "_FEWEST"):
         monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
     monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
-    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+    monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     client = f"{LOCAL}\nraise OSError('no data here')\n"
     kept = list[Review]()
     wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)
@@ -191,9 +194,9 @@ def test_an_app_whose_clients_cannot_be_imported_promises_who_knows_what(
     assert headline(found).startswith(
         f"Inconclusive: {UNSEEN} (local_app_without_data.client_app:app cannot be imported"
     )
-    # What is kept meanwhile: before all games that none was played, and then what was judged.
-    assert kept[0].trial.unplayed == ("removed",)
-    assert [bool(one.trial.attempts) for one in kept][-1]
+    # What is kept meanwhile: before all trials that none was played, and then what was judged.
+    assert kept[0].result.unplayed == ("removed",)
+    assert [bool(one.result.attempts) for one in kept][-1]
     assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
     assert all(review_json(one)["not_loaded"] for one in kept)
 
@@ -236,6 +239,6 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file = directory / "pyproject.toml"
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
-    found, unseen = _promised(_caught(directory), Stated(None, "nothing is named"), app, of_records(directory))
+    found, unseen = _claimed(_caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory))
     assert (found == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from audits import small_settings
+from small_audits import small_settings
 
+from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import store
@@ -21,13 +22,12 @@ from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.stored_run import read_run
-from fl_audit.whole_files import read_json, require_sealed, whole_file
 
 Damage = Callable[[Path], object]
 
 
-def plan_with(worlds: int = 6, seed: int = 0) -> AuditPlan:
-    changes = {"worlds": worlds, "epsilon-star": False, "membership": False}
+def plan_with(trials: int = 6, seed: int = 0) -> AuditPlan:
+    changes = {"trials": trials, "epsilon-star": False, "membership": False}
     return resolve(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
 
 
@@ -37,7 +37,7 @@ class Finished:
 
     path: Path
     other: Path
-    worlds: pd.DataFrame
+    trials: pd.DataFrame
     rounds: pd.DataFrame
 
 
@@ -46,7 +46,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     place = tmp_path_factory.mktemp("finished")
     found = run_audit(plan_with(), place / "run", Engine.LOCAL, with_report=False)
     run_audit(plan_with(seed=1), place / "other", Engine.LOCAL, with_report=False)
-    return Finished(place / "run", place / "other", found.worlds, found.rounds)
+    return Finished(place / "run", place / "other", found.trials, found.rounds)
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 PLAYED_AGAIN: dict[str, Damage] = {
-    "table missing": lambda run: (batch(run) / "worlds.parquet").unlink(),
+    "table missing": lambda run: (batch(run) / "trials.parquet").unlink(),
     "table cut": lambda run: cut(batch(run) / "rounds.parquet"),
     "table empty": lambda run: (batch(run) / "rounds.parquet").write_bytes(b""),
     "table of another batch": lambda run: exchange(batch(run) / "rounds.parquet", batch(run, 1) / "rounds.parquet"),
     "two tables exchanged": lambda run: exchange(batch(run) / "rounds.parquet", batch(run) / "releases.parquet"),
-    "one bit of a table": lambda run: flip(batch(run) / "worlds.parquet"),
-    "table is a directory": lambda run: into_directory(batch(run) / "worlds.parquet"),
+    "one bit of a table": lambda run: flip(batch(run) / "trials.parquet"),
+    "table is a directory": lambda run: into_directory(batch(run) / "trials.parquet"),
     "batches exchanged": lambda run: exchange(batch(run), batch(run, 1)),
     "batch missing": lambda run: shutil.rmtree(batch(run, 1)),
     "batch is a file": lambda run: into_file(batch(run)),
@@ -110,7 +110,7 @@ PLAYED_AGAIN: dict[str, Damage] = {
     "manifest cut": lambda run: cut(batch(run) / "manifest.json"),
     "manifest a list": lambda run: (batch(run) / "manifest.json").write_text("[]"),
     "manifest of words": lambda run: rewrite(batch(run) / "manifest.json", count="3"),
-    "manifest of other worlds": lambda run: rewrite(batch(run) / "manifest.json", first=3),
+    "manifest of other trials": lambda run: rewrite(batch(run) / "manifest.json", first=3),
     "manifest is a directory": lambda run: into_directory(batch(run) / "manifest.json"),
     "models missing": lambda run: public(run, "models").unlink(),
     "models cut": lambda run: cut(public(run, "models", 1)),
@@ -129,7 +129,7 @@ PASSED_OVER: dict[str, Damage] = {
     "half a batch": lambda run: (batch(run).parent / ".batch-00000.partial").mkdir(),
     "half a file": lambda run: (run / ".summary.123.part.json").write_text("{"),
     "summary cut": lambda run: cut(run / "summary.json"),
-    "table of the run cut": lambda run: cut(run / "worlds.parquet"),
+    "table of the run cut": lambda run: cut(run / "trials.parquet"),
     "timing cut": lambda run: cut(run / "timing.json"),
     "timing a list": lambda run: (run / "timing.json").write_text("[1]"),
     "models of a batch that is none": lambda run: public(run, "models", 9).write_text("mine"),
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         "cannot be read",
     ),
     "sections a list": (lambda run: rewrite(run / "public" / "configuration.json", configuration=[]), "is damaged"),
-    "no game": (lambda run: rewrite(run / "public" / "configuration.json", game={}), "is damaged"),
+    "no federation": (lambda run: rewrite(run / "public" / "configuration.json", federation={}), "is damaged"),
     "an unknown setting": (
         lambda run: rewrite(run / "public" / "configuration.json", configuration={"privcy": {}}),
         "is damaged",
@@ -164,24 +164,24 @@ REFUSED: dict[str, tuple[Damage, str]] = {
 }
 
 IN_THE_WAY: dict[str, tuple[Damage, str]] = {
-    "table is a directory": (lambda run: into_directory(run / "worlds.parquet"), "is a directory, where a file"),
+    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "is a directory, where a file"),
     "batches is a file": (lambda run: into_file(batch(run).parent), "is a file, where a directory"),
     "models is a directory": (lambda run: into_directory(public(run, "models")), "is a directory, where a file"),
 }
 
 
 def resumed(run: Path) -> pd.DataFrame:
-    return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).worlds
+    return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).trials
 
 
 @pytest.mark.few_cases(7)
 @pytest.mark.parametrize("kind", PLAYED_AGAIN)
 def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finished) -> None:
     PLAYED_AGAIN[kind](run)
-    with pytest.raises(InputError, match=r"holds [03] of 6 worlds whole.*--resume plays the others") as caught:
+    with pytest.raises(InputError, match=r"holds [03] of 6 trials whole.*--resume plays the others") as caught:
         rebuild_report(run)
     assert "\n" not in str(caught.value)
-    pd.testing.assert_frame_equal(resumed(run), finished.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
     for kind_of, number in (("models", 0), ("models", 1), ("releases", 0)):
         assert public(run, kind_of, number).read_bytes() == public(finished.path, kind_of, number).read_bytes()
 
@@ -190,9 +190,9 @@ def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finishe
 @pytest.mark.parametrize("kind", PASSED_OVER)
 def test_what_decides_nothing_is_passed_over(kind: str, run: Path, finished: Finished) -> None:
     PASSED_OVER[kind](run)
-    written = [(batch(run, number) / "worlds.parquet").stat().st_mtime_ns for number in (0, 1)]
-    pd.testing.assert_frame_equal(resumed(run), finished.worlds, check_exact=True)
-    assert [(batch(run, number) / "worlds.parquet").stat().st_mtime_ns for number in (0, 1)] == written
+    written = [(batch(run, number) / "trials.parquet").stat().st_mtime_ns for number in (0, 1)]
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
+    assert [(batch(run, number) / "trials.parquet").stat().st_mtime_ns for number in (0, 1)] == written
     pd.testing.assert_frame_equal(pd.read_parquet(run / "rounds.parquet"), finished.rounds, check_exact=True)
 
 
@@ -226,14 +226,14 @@ def test_a_batch_of_another_run_is_not_taken_for_ones_own(run: Path, finished: F
         shutil.copy(public(finished.other, kind), public(run, kind))
     with pytest.raises(InputError, match="batch-00000 is of another run"):
         rebuild_report(run)
-    pd.testing.assert_frame_equal(resumed(run), finished.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
 
 
 def test_undamaged_batches_are_not_played_again(run: Path) -> None:
-    written = (batch(run, 1) / "worlds.parquet").stat().st_mtime_ns
+    written = (batch(run, 1) / "trials.parquet").stat().st_mtime_ns
     flip(public(run, "models"))
     resumed(run)
-    assert (batch(run, 1) / "worlds.parquet").stat().st_mtime_ns == written
+    assert (batch(run, 1) / "trials.parquet").stat().st_mtime_ns == written
 
 
 EDITED: dict[str, Damage] = {
@@ -241,7 +241,7 @@ EDITED: dict[str, Damage] = {
         run / "public" / "configuration.json", '"delta": 0.01', '"delta": 0.2'
     ),
     "public/provenance.json": lambda run: edit(run / "public" / "provenance.json", '"began": "2', '"began": "1'),
-    "summary.json": lambda run: edit(run / "summary.json", '"worlds": 6', '"worlds": 60'),
+    "summary.json": lambda run: edit(run / "summary.json", '"trials": 6', '"trials": 60'),
 }
 
 
@@ -275,7 +275,7 @@ def test_a_run_that_ended_while_it_wrote_is_not_taken_for_edited(run: Path, monk
             if len(ended) > last:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(store, "whole_file", interrupted(stops))
+        monkeypatch.setattr(store, "atomic_file", interrupted(stops))
         with pytest.raises(KeyboardInterrupt):
             store.write_sealed(run, path, read_json(path) | {"note": last})
         monkeypatch.undo()
@@ -287,7 +287,7 @@ def interrupted(stops: Callable[[Path], None]) -> Callable[..., object]:
     @contextmanager
     def writing(path: Path, private: bool = False) -> Iterator[Path]:
         stops(path)
-        with whole_file(path, private) as file:
+        with atomic_file(path, private) as file:
             yield file
 
     return writing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from audits import MakePlan
+from small_audits import MakePlan
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -53,7 +53,7 @@ def failure(plan: AuditPlan, run: Path, resume: bool = False) -> str:
 def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
     small_disk: Path, tmp_path: Path, small_plan: MakePlan
 ) -> None:
-    plan = small_plan(audit={"worlds": 8, "epsilon-star": False}, run={"worlds-per-batch": 1, "batches-in-flight": 1})
+    plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1, "batches-in-flight": 1})
     run, alone = small_disk / "run", run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     assert "cannot be written: No space left on device; finished batches are kept" in failure(plan, run)
     kept = batches(run)
@@ -63,5 +63,5 @@ def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
     _mount(small_disk, "remount,rw,size=64m")
     resumed = run_audit(plan, run, Engine.LOCAL, resume=True, with_report=False)
     assert kept.items() <= batches(run).items()
-    pd.testing.assert_frame_equal(resumed.worlds, alone.worlds)
+    pd.testing.assert_frame_equal(resumed.trials, alone.trials)
     pd.testing.assert_frame_equal(resumed.rounds, alone.rounds)

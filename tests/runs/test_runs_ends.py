@@ -15,7 +15,7 @@ import pytest
 
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.main import main
-from fl_audit.experiments.runs.guard import marked, nothing_outlives
+from fl_audit.experiments.runs.process_guard import marked, nothing_outlives
 
 CONFIG = """
 [data]
@@ -31,11 +31,11 @@ adjacency = "replace-record"
 belief = 0.9
 delta = 0.01
 [audit]
-worlds = 12
+trials = 12
 epsilon-star = false
 membership = false
 [run]
-worlds-per-batch = 2
+trials-per-batch = 2
 batches-in-flight = 1
 actors = 1
 """
@@ -92,7 +92,7 @@ def batches(out: Path) -> list[Path]:
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
 def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.worlds=10000")
+    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
     time.sleep(delay)
     said = begun.end(signal.SIGINT)
     assert begun.process.returncode == 130
@@ -119,7 +119,7 @@ def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monke
         main()
     assert ended.value.code == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert len(pd.read_parquet(begun.out / "worlds.parquet")) == 12
+    assert len(pd.read_parquet(begun.out / "trials.parquet")) == 12
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
@@ -137,7 +137,7 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.toml").write_text(CONFIG)
-    flags = ["--set", "audit.worlds=1000", "--engine", engine, "--out", "out"]
+    flags = ["--set", "audit.trials=1000", "--engine", engine, "--out", "out"]
     monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "audit.toml", *flags])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -152,12 +152,12 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
 # While Ray starts, and while it starts the clients; a run whose clients train is killed below.
 @pytest.mark.parametrize("delay", [0.5, 4.0])
 def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.worlds=1000")
+    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.trials=1000")
     begun.wait_until((begun.out / "public" / "configuration.json").exists)
     time.sleep(delay)
     said = begun.end(signal.SIGINT)
     assert begun.process.returncode == 130
-    go_on = "fl-audit run audit.toml --set audit.worlds=1000 --engine ray --out out --resume"
+    go_on = "fl-audit run audit.toml --set audit.trials=1000 --engine ray --out out --resume"
     # Before it there may stand a line that says what goes on.
     assert said.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
     assert not any("Traceback" in line for line in said.splitlines())
@@ -167,7 +167,7 @@ def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> No
 @pytest.mark.ray
 def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
     # The first batch is soon over, and the last is not.
-    settings = ("--set", "training.rounds=5", "--set", "audit.worlds=1000")
+    settings = ("--set", "training.rounds=5", "--set", "audit.trials=1000")
     begun = Begun(tmp_path, "run", "audit.toml", *settings, "--out", "out")
     begun.wait_until(lambda: len(batches(begun.out)) >= 1)
     begun.end(signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
 def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
     program = (
         "import subprocess, sys, time\n"
-        "from fl_audit.experiments.runs.guard import nothing_outlives, nothing_outlives_this_process\n"
+        "from fl_audit.experiments.runs.process_guard import nothing_outlives, nothing_outlives_this_process\n"
         f"{guarded}"
         "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
         "    print(left.pid, flush=True)\n"
@@ -206,8 +206,8 @@ def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> Non
 
 
 def test_the_way_on_shows_no_seed() -> None:
-    given = ["run.seed=12345", "audit.worlds=9", " run.seed = 6 "]
-    assert without_seed(given) == ["--set", "audit.worlds=9", "--set", "run.seed="]
+    given = ["run.seed=12345", "audit.trials=9", " run.seed = 6 "]
+    assert without_seed(given) == ["--set", "audit.trials=9", "--set", "run.seed="]
     assert without_seed(["model.seed=1"]) == ["--set", "model.seed=1"]
     assert flags_of(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from audits import MakePlan, small_settings
 from data.test_data_graph_records import collab, random_graphs
 from learning.test_learning_frozen_cores import PUBLISHED
 from safetensors.torch import save_file
+from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
@@ -19,11 +19,11 @@ from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import require_playable, run_audit
 from fl_audit.experiments.runs.run_directory import read_public
-from fl_audit.federation.game import load_game
-from fl_audit.federation.public import PublicGame
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
 
 DGCNN = "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
-SMALL = {"training": {"rounds": 2}, "audit": {"worlds": 3}, "privacy": {"clipping-norm": 3.0}}
+SMALL = {"training": {"rounds": 2}, "audit": {"trials": 3}, "privacy": {"clipping-norm": 3.0}}
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,11 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert len(found.worlds) == 3
-    assert np.isfinite(found.worlds["log_odds"]).all()
-    assert found.worlds["log_odds"].nunique() == 3
+    assert len(found.trials) == 3
+    assert np.isfinite(found.trials["log_odds"]).all()
+    assert found.trials["log_odds"].nunique() == 3
     again = replay(tmp_path / "run")
-    np.testing.assert_allclose(again.log_odds[:, -1], found.worlds["log_odds"], atol=1e-6)
+    np.testing.assert_allclose(again.log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
     assert "weights" not in read_public(tmp_path / "run")[1]["model"]
 
 
@@ -107,20 +107,22 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
     model = {"name": "vgg16", "weights": str(weights)}
     plan = small_plan(data=faces, model=model, **SMALL)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert np.isfinite(found.worlds["log_odds"]).all()
-    game = load_game(plan.public)
-    assert game.model.layout.size == 512 * 2 + 2
-    assert game.training.features.shape == (12, 512, 1, 1)
-    assert game.core is not None
-    torch.testing.assert_close(game.core(torch.from_numpy(game.test_records.features)), game.test.features)
+    assert np.isfinite(found.trials["log_odds"]).all()
+    federation = load_federation(plan.public)
+    assert federation.model.layout.size == 512 * 2 + 2
+    assert federation.training.features.shape == (12, 512, 1, 1)
+    assert federation.core is not None
+    torch.testing.assert_close(
+        federation.core(torch.from_numpy(federation.test_records.features)), federation.test.features
+    )
     public, stored = read_public(tmp_path / "run")
     assert public.weights == plan.public.weights
     assert stored["model"]["weights"] == str(weights)
-    np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], found.worlds["log_odds"], atol=1e-6)
+    np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
 
     # The same weights somewhere else go on with the run; others do not.
     elsewhere = weights.rename(tmp_path / "moved.safetensors")
-    more = SMALL | {"audit": {"worlds": 4}}
+    more = SMALL | {"audit": {"trials": 4}}
     going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **more)
     run_audit(going_on, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     assert read_public(tmp_path / "run")[0].weights == going_on.public.weights
@@ -144,8 +146,8 @@ def test_relative_paths_are_relative_to_the_configuration(tmp_path: Path) -> Non
     assert load_values(tmp_path / "audit.toml")["model"]["weights"] == str(tmp_path / "files" / "vgg16.pt")
 
 
-def test_games_from_before_there_were_cores_are_read() -> None:
+def test_federations_from_before_there_were_cores_are_read() -> None:
     public = resolve(parse_config(small_settings())).public
     stored = json.loads(public.to_json())
     assert stored.pop("weights") is None
-    assert PublicGame.from_json(json.dumps(stored)) == public
+    assert Federation.from_json(json.dumps(stored)) == public

@@ -1,16 +1,16 @@
-"""Natural clients, from the configuration to the shards of the game."""
+"""Natural clients, from the configuration to the shards of the federation."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from audits import small_settings
+from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.plan import resolve
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def test_every_owner_is_a_client(archive: Path) -> None:
     assert plan.config.data.clients == plan.public.clients == 4
     assert resolve(_config(archive, clients=4)).public == plan.public
     assert parse_config(plan.config.as_dict()) == plan.config
-    shards = load_game(plan.public).shards
+    shards = load_federation(plan.public).shards
     assert len(shards) == 4
     assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(60))
 
 
 def test_another_number_of_clients_is_refused_with_both_numbers(archive: Path) -> None:
     with pytest.raises(InputError, match="clients is 5, and the records of D have 4 owners"):
-        load_game(resolve(_config(archive, clients=5)).public)
+        load_federation(resolve(_config(archive, clients=5)).public)
 
 
 def test_data_without_owners_has_no_natural_clients(archive: Path) -> None:

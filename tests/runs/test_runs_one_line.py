@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan
 from safetensors import SafetensorError
+from small_audits import MakePlan
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.talk import printable
+from fl_audit.experiments.verbosity import printable
 from fl_audit.strategies.errors import FederationError
-from fl_audit.whole_files import whole_file
 
 STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
 
@@ -43,18 +43,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
     small_plan: MakePlan, small_disk: Path, tmp_path: Path
 ) -> None:
-    plan = small_plan(audit={"worlds": 60}, run={"batches-in-flight": 1})
+    plan = small_plan(audit={"trials": 60}, run={"batches-in-flight": 1})
     with pytest.raises(FederationError, match="No space left on device; finished batches are kept") as caught:
         run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
     assert "\n" not in str(caught.value)
     kept = sorted((small_disk / "run" / "challenger" / "batches").glob("batch-*"))
     assert 0 < len(kept) < 20
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
-    written = [(path / "worlds.parquet").stat().st_mtime_ns for path in kept]
+    written = [(path / "trials.parquet").stat().st_mtime_ns for path in kept]
     resumed = run_audit(plan, small_disk / "run", Engine.LOCAL, resume=True, with_report=False)
-    assert [(path / "worlds.parquet").stat().st_mtime_ns for path in kept] == written
+    assert [(path / "trials.parquet").stat().st_mtime_ns for path in kept] == written
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials, check_exact=True)
 
 
 def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan
     ],
 )
 def test_a_writer_that_fails_names_the_file_that_was_to_be_written(raised: Exception, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space left on device") as caught, whole_file(tmp_path / "table"):
+    with pytest.raises(OSError, match="No space left on device") as caught, atomic_file(tmp_path / "table"):
         raise raised
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "table"))
-    with pytest.raises(KeyError), whole_file(tmp_path / "table"):
+    with pytest.raises(KeyError), atomic_file(tmp_path / "table"):
         raise KeyError("something else")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Going on with a run: what counts as the same run, what differs said by name, and more worlds of the same run."""
+"""Going on with a run: what counts as the same run, what differs said by name, and more trials of the same run."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan, small_settings
+from small_audits import MakePlan, small_settings
 
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import select_records
@@ -36,22 +36,22 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
-    few, many = {"audit": {"worlds": 5}}, {"audit": {"worlds": 11}}
+def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) -> None:
+    few, many = {"audit": {"trials": 5}}, {"audit": {"trials": 11}}
     at_once = play(small_plan, tmp_path / "at once", **many)
     first = play(small_plan, tmp_path / "run", **few)
     batches = tmp_path / "run" / "challenger" / "batches"
     written = {path: path.stat().st_mtime_ns for path in batches.glob("*/*.parquet")}
     more = play(small_plan, tmp_path / "run", resume=True, **many)
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert more.worlds["world"].tolist() == list(range(11))
-    pd.testing.assert_frame_equal(more.worlds[:5], first.worlds, check_exact=True)
-    # Worlds 0 to 2 and 5 to 10 were played in other batches than at once, so their last bits may differ.
-    assert more.worlds["bit"].tolist() == at_once.worlds["bit"].tolist()
-    np.testing.assert_allclose(more.worlds["log_odds"], at_once.worlds["log_odds"], atol=1e-4)
-    assert read_public(tmp_path / "run")[1]["audit"]["worlds"] == 11
+    assert more.trials["trial"].tolist() == list(range(11))
+    pd.testing.assert_frame_equal(more.trials[:5], first.trials, check_exact=True)
+    # Trials 0 to 2 and 5 to 10 were played in other batches than at once, so their last bits may differ.
+    assert more.trials["bit"].tolist() == at_once.trials["bit"].tolist()
+    np.testing.assert_allclose(more.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
+    assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
     assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
-    with pytest.raises(InputError, match=r"audit\.worlds is 5 and was 11, and worlds can only be added"):
+    with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, and trials can only be added"):
         play(small_plan, tmp_path / "run", resume=True, **few)
 
 
@@ -62,7 +62,7 @@ def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) ->
         ({"run": {"seed": 1}}, "run.seed is another one"),
         ({"model": {"seed": 3}}, "model.seed is 3 and was 0"),
         ({"training": {"learning-rate": 2.0}}, "training.learning-rate is 2.0 and was 1.0"),
-        ({"run": {"worlds-per-batch": 2}}, "run.worlds-per-batch is 2 and was 3"),
+        ({"run": {"trials-per-batch": 2}}, "run.trials-per-batch is 2 and was 3"),
         (
             {"privacy": {"belief": None, "epsilon": 1.0}},
             "privacy.belief is not set and was 0.9; privacy.epsilon is 1.0",
@@ -109,10 +109,10 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakeP
     }
     first = play(small_plan, tmp_path / "run", data=named["here"])
     (tmp_path / "here.csv").unlink()
-    more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"worlds": 9})
-    pd.testing.assert_frame_equal(more.worlds[:6], first.worlds, check_exact=True)
+    more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
+    pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
     with pytest.raises(InputError, match="the records are others"):
-        play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"worlds": 9})
+        play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
 
 
 def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
@@ -134,29 +134,31 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
     features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
     data = written("there.npz")
     with pytest.raises(InputError, match="the records outside the training set are others"):
-        play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
+        play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
     secret = tmp_path / "run" / "challenger" / "seed.json"
     secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
-    play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
+    play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
 
 
 def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
     _csv(tmp_path / "here.csv", 0.0)
     data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}
-    undisturbed = play(small_plan, tmp_path / "undisturbed", data=data, audit={"worlds": 9})
+    undisturbed = play(small_plan, tmp_path / "undisturbed", data=data, audit={"trials": 9})
     play(small_plan, tmp_path / "lost", data=data)
     other = tmp_path / "other" / "machine"
     shutil.copytree(tmp_path / "lost", other / "run")
     (tmp_path / "here.csv").rename(other / "data.csv")
     shutil.rmtree(tmp_path / "lost")
     more = play(
-        small_plan, other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"worlds": 9}
+        small_plan, other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"trials": 9}
     )
-    pd.testing.assert_frame_equal(more.worlds, undisturbed.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(more.trials, undisturbed.trials, check_exact=True)
     pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
 
 
-def test_a_game_that_does_not_follow_from_its_configuration_is_noticed(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_federation_that_does_not_follow_from_its_configuration_is_noticed(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
     play(small_plan, tmp_path / "run")
     path = tmp_path / "run" / "public" / "configuration.json"
     path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
@@ -172,18 +174,18 @@ def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: 
 
 def test_several_insiders_are_kept_over_batches_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
     several = {"insiders": 2}
-    alone = play(small_plan, tmp_path / "alone", audit={"worlds": 5})
-    first = play(small_plan, tmp_path / "run", audit={"worlds": 5} | several)
+    alone = play(small_plan, tmp_path / "alone", audit={"trials": 5})
+    first = play(small_plan, tmp_path / "run", audit={"trials": 5} | several)
     assert alone.run.tables.insiders is None
     assert first.run.tables.insiders is not None
-    more = play(small_plan, tmp_path / "run", resume=True, audit={"worlds": 8} | several)
+    more = play(small_plan, tmp_path / "run", resume=True, audit={"trials": 8} | several)
     kept = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
-    assert list(kept.columns) == ["world", "insider", "log_odds", "belief", "won"]
-    assert kept["world"].tolist() == [world for world in range(8) for _ in range(2)]
+    assert list(kept.columns) == ["trial", "insider", "log_odds", "belief", "won"]
+    assert kept["trial"].tolist() == [trial for trial in range(8) for _ in range(2)]
     assert more.run.tables.insiders is not None
     pd.testing.assert_frame_equal(more.run.tables.insiders, kept)
     pd.testing.assert_frame_equal(kept[:10], first.run.tables.insiders, check_exact=True)
     # The first of them is the insider whose every round is noted.
     one = kept[kept["insider"] == kept["insider"].iloc[0]]
-    np.testing.assert_array_equal(one["log_odds"], more.worlds["log_odds"])
-    assert [entry["worlds"] for entry in more.summary["insiders"]["each"]] == [8, 8]
+    np.testing.assert_array_equal(one["log_odds"], more.trials["log_odds"])
+    assert [entry["trials"] for entry in more.summary["insiders"]["each"]] == [8, 8]

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan, small_settings
 from PIL import Image, PngImagePlugin
+from small_audits import MakePlan, small_settings
 from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
-from fl_audit.audits.page import writing
-from fl_audit.audits.page.writing import hindrance, write_pdf
+from fl_audit.audits.page import report_files
+from fl_audit.audits.page.report_files import hindrance, write_pdf
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -35,7 +35,7 @@ def test_no_file_of_a_run_tells_the_seed(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the tables, the figures, the report or the PDF, nor the command that is noted."""
-    monkeypatch.setattr(writing, "write_pdf", write_pdf)
+    monkeypatch.setattr(report_files, "write_pdf", write_pdf)
     monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "a.toml", "--set", f"run.seed={SEED}", "--out", "run"])
     run_audit(small_plan(run={"seed": SEED}), tmp_path / "run", Engine.LOCAL)
     assert json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())["seed"] == SEED
@@ -55,7 +55,7 @@ def test_the_digest_of_a_user_s_records_is_told_with_a_key_that_is_not(tmp_path:
     frame.to_csv(tmp_path / "own.csv", index=False)
     data = {"name": "csv", "path": str(tmp_path / "own.csv"), "label": "y", "records": 20, "clients": 2}
     privacy = {"epsilon": 2.0, "delta": 0.001, "adjacency": "replace-record"}
-    sections = {"data": data, "training": {"rounds": 1}, "privacy": privacy, "audit": {"worlds": 4}}
+    sections = {"data": data, "training": {"rounds": 1}, "privacy": privacy, "audit": {"trials": 4}}
     run_audit(resolve(parse_config(sections)), tmp_path / "run", Engine.LOCAL)
     secret = json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())
     keyed = hmac.new(bytes.fromhex(secret["data_key"]), secret["data"].encode(), "sha256").hexdigest()
@@ -98,18 +98,18 @@ def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, 
 
 @pytest.mark.long
 def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: MakePlan, tmp_path: Path) -> None:
-    left_out = small_plan(run={"seed": None}, audit={"worlds": 12, "epsilon-star": False})
+    left_out = small_plan(run={"seed": None}, audit={"trials": 12, "epsilon-star": False})
     runs = [run_audit(left_out, tmp_path / name, Engine.LOCAL, with_report=name == "two") for name in ("one", "two")]
     seeds = [RunDirectory(tmp_path / name).secret().seed for name in ("one", "two")]
     assert seeds[0] != seeds[1]
     assert min(seeds) > 2**40  # fails by chance once in 8 million runs
-    assert not runs[0].worlds.equals(runs[1].worlds)
+    assert not runs[0].trials.equals(runs[1].trials)
     shutil.rmtree(tmp_path / "one" / "challenger" / "batches" / "batch-00001")
     again = run_audit(left_out, tmp_path / "one", Engine.LOCAL, resume=True, with_report=False)
-    pd.testing.assert_frame_equal(again.worlds, runs[0].worlds, check_exact=True)
-    named = small_plan(run={"seed": seeds[1]}, audit={"worlds": 12, "epsilon-star": False})
+    pd.testing.assert_frame_equal(again.trials, runs[0].trials, check_exact=True)
+    named = small_plan(run={"seed": seeds[1]}, audit={"trials": 12, "epsilon-star": False})
     known = run_audit(named, tmp_path / "known", Engine.LOCAL, with_report=False)
-    pd.testing.assert_frame_equal(known.worlds, runs[1].worlds, check_exact=True)
+    pd.testing.assert_frame_equal(known.trials, runs[1].trials, check_exact=True)
     assert_untold(tmp_path / "two", seeds[1])
 
 
@@ -117,7 +117,7 @@ def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_pa
     from safetensors.torch import load_file
 
     def begun_with(name: str, model: int, run: int) -> pd.DataFrame:
-        plan = small_plan(model={"seed": model}, run={"seed": run, "worlds-per-batch": 6})
+        plan = small_plan(model={"seed": model}, run={"seed": run, "trials-per-batch": 6})
         run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
         return load_file(tmp_path / name / "public" / "releases-batch-00000.safetensors")["initial"]
 

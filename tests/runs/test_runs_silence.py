@@ -49,5 +49,5 @@ def test_longer_work_is_told_again_even_where_it_reports_nothing(monkeypatch: py
         first = said("\n").splitlines()[0]
         on_round(200)
         on_round(200)
-        said(r"playing: 400 of 600 world-rounds, \d+ s gone, about \d+ s left\n")
-    assert re.match(r"starting the clients: 0 of 600 world-rounds, \d+ s gone", first)
+        said(r"playing: 400 of 600 trial-rounds, \d+ s gone, about \d+ s left\n")
+    assert re.match(r"starting the clients: 0 of 600 trial-rounds, \d+ s gone", first)

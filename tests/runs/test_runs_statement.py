@@ -20,7 +20,7 @@ from fl_audit.experiments.runs.statement import STATEMENT, Signer, new_key, sign
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from audits import small_settings
+    from small_audits import small_settings
 
     from fl_audit.experiments.runs.config import parse_config
     from fl_audit.experiments.runs.plan import resolve

@@ -10,7 +10,7 @@ def test_tables_come_back_to_the_bit_whatever_they_hold(tmp_path: Path) -> None:
     odd = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 1 / 3])
     frame = pd.DataFrame(
         {
-            "world": np.arange(6),
+            "trial": np.arange(6),
             "won": odd > 0,
             "sigma": odd,
             "at 0": odd.astype(np.float32),

@@ -1,9 +1,9 @@
 """Points of a sweep from axes: every combination, names that hold, one line for what is wrong."""
 
 import pytest
-from audits import small_settings
 from hypothesis import given
 from hypothesis import strategies as st
+from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
@@ -37,7 +37,7 @@ def test_without_an_axis_there_is_one_point() -> None:
     assert (one.name, one.settings) == ("as-configured", ())
 
 
-def test_a_baseline_promises_nothing() -> None:
+def test_a_baseline_guarantees_nothing() -> None:
     (one,) = grid(without_privacy(small_settings()), [])
     assert not one.config.privacy.private
     assert not one.config.audit.insider
@@ -83,10 +83,10 @@ def test_points_that_are_refused_name_their_settings(axis: Axis, said: str) -> N
         grid(VALUES, [axis])
 
 
-def test_what_is_swept_replaces_what_was_promised() -> None:
+def test_what_is_swept_replaces_what_was_claimed() -> None:
     (one,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
     assert (one.config.privacy.belief, one.config.privacy.epsilon) == (0.8, None)
-    with pytest.raises(InputError, match="one of what can be promised"):
+    with pytest.raises(InputError, match="one of what can be claimed"):
         grid(VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from audits import small_settings
 from matplotlib.figure import Figure
+from small_audits import small_settings
 from untold import assert_untold
 
 from fl_audit.errors import InputError
@@ -29,14 +29,14 @@ from fl_audit.experiments.sweeps.landscape import landscape_figure
 from fl_audit.experiments.sweeps.page import chance_text, points_html, sweep_page
 from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
+from fl_audit.report.formatting import number_text
 from fl_audit.report.style import to_png
-from fl_audit.report.wording import number_text
 from fl_audit.strategies.errors import FederationError
 
 VALUES = small_settings(
     training={"rounds": 2},
     privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
-    audit={"worlds": 3, "insider": False, "epsilon-star-cut": 1e-6},
+    audit={"trials": 3, "insider": False, "epsilon-star-cut": 1e-6},
 )
 ONE_ACTOR = RayOptions(actors=1)
 
@@ -77,13 +77,13 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
         run_sweep((*points(1.0, 8.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert (tmp_path / "sweep" / "landscape.png").exists()
-    before = pd.read_parquet(first / "worlds.parquet")
+    before = pd.read_parquet(first / "trials.parquet")
     seed = RunDirectory(first).secret().seed
     shutil.rmtree(first)
     # Whatever the engine, a point that was lost comes back as it was.
     found = run_sweep(points(1.0, 8.0), tmp_path / "sweep", engine=Engine.LOCAL)
     assert RunDirectory(first).secret().seed == seed
-    pd.testing.assert_frame_equal(pd.read_parquet(first / "worlds.parquet"), before, check_exact=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(first / "trials.parquet"), before, check_exact=True)
     models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
     names = ["epsilon=1.0", "epsilon=8.0", "private=false_learning-rate=0.5"]
     assert sorted(path.name for path in runs.iterdir()) == names
@@ -95,7 +95,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     plan = resolve(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
-        np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.worlds[column])
+        np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
     assert found.utility is Utility.AUROC
     page = sweep_page(found, "A sweep")
     assert "privacy.epsilon = 8.0" in page
@@ -212,14 +212,14 @@ def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
 
 
-def test_points_of_the_game_of_membership_name_their_strongest_attack(tmp_path: Path) -> None:
-    game = {"game": "membership", "targets": 40, "worlds": 2, "attacks": ["loss"], "insider": True}
+def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Path) -> None:
+    audit = {"kind": "membership", "targets": 40, "trials": 2, "attacks": ["loss"], "insider": True}
     settings = small_settings(
         training={"rounds": 1},
         privacy={"belief": None, "epsilon": 1.0, "sensitivity": None, "adjacency": "add-remove-record"},
-        audit=game,
+        audit=audit,
     )
-    both = grid(settings, [Axis("audit.game", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
+    both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
     found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
     models = models_table(both, tmp_path)
     table = points_table(models, both, Utility.ACCURACY)

@@ -10,8 +10,8 @@ Each is installed into an environment of its own, and those that are not named a
     --mialibrary      pip install mialibrary==0.1.5
     --privacy-tests   pip install numpy scipy; pip install --no-deps tensorflow-empirical-privacy==0.1.0
 
-LiRA and RMIA attack every world with all others as shadows; Shokri's attack learns from half of the worlds. An AUC is
-the mean over worlds, its standard error that over worlds. The exit status is 1 where scores that must be equal are not,
+LiRA and RMIA attack every trial with all others as shadows; Shokri's attack learns from half of the trials. An AUC is
+the mean over trials, its standard error that over trials. The exit status is 1 where scores that must be equal are not,
 or an AUC lies further from the package's than its standard error. Lines that name a reason may differ; for LiRA the
 reason is proved, with scores that are worked out anew with the package's change and must equal the package's.
 """
@@ -35,11 +35,11 @@ from fl_audit.audits.membership.shadow import AttackModel, ShadowRule, shadow_sc
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import asked, end, parser_of, table_of
+from fl_audit.experiments.studies.study_tools import asked, end, parser_of, table_of
 from fl_audit.federation.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from tests.validation.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
 
 MODEL = "dense-128"
@@ -52,15 +52,15 @@ _SAME = 1e-6  # largest relative difference of scores that count as equal
 class Trained:
     """What trained models say, as the packages are told."""
 
-    logits: Floats  # of the targets, shape (worlds, targets, classes)
+    logits: Floats  # of the targets, shape (trials, targets, classes)
     labels: Integers  # of the targets, shape (targets,)
-    is_in: Flags  # which targets each world used, shape (worlds, targets)
-    shadows: Flags  # which worlds Shokri's attack learns from, shape (worlds,)
-    # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (worlds,
+    is_in: Flags  # which targets each trial used, shape (trials, targets)
+    shadows: Flags  # which trials Shokri's attack learns from, shape (trials,)
+    # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (trials,
     # targets).
     confidences: Floats
     log_p: Floats
-    population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no world used
+    population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no trial used
 
     @property
     def membership(self) -> Membership:
@@ -68,12 +68,12 @@ class Trained:
         return Membership(self.is_in)
 
 
-def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) -> Trained:
-    """Train one model a world on the targets that its coins chose, by Adam on all of them at once.
+def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) -> Trained:
+    """Train one model a trial on the targets that its coins chose, by Adam on all of them at once.
 
     Parameters
     ----------
-    data, worlds, targets
+    data, trials, targets
         Where records come from, twice as many as there are targets; numbers of models and of targets.
     steps, seed
         Number of steps, and the seed of records, coins and initial weights.
@@ -88,9 +88,9 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
     require(needed <= records, f"there are {records} records: accepted are {needed} or more")
     chosen = draw.permutation(records)[:needed]
     features, labels = torch.from_numpy(pool.features[chosen]), torch.from_numpy(pool.labels[chosen])
-    is_in = draw.random((worlds, targets)) < 0.5
+    is_in = draw.random((trials, targets)) < 0.5
     spec = ModelSpec(MODEL, pool.shape, pool.classes)
-    model, models, state = StackedModel.of(spec), initial_models(spec, seed, range(worlds)), OptimizerState()
+    model, models, state = StackedModel.of(spec), initial_models(spec, seed, range(trials)), OptimizerState()
     rule, taking_part = ServerOptimizer(OptimizerKind.ADAM, _LEARNING_RATE), torch.from_numpy(is_in)
     for _ in range(steps):
         sums = model.clipped_sum(models, features[:targets], labels[:targets], None, taking_part=taking_part)
@@ -101,7 +101,7 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
         logits=own,
         labels=classes[:targets],
         is_in=is_in,
-        shadows=np.arange(worlds) % 2 == 0,
+        shadows=np.arange(trials) % 2 == 0,
         confidences=scaled_confidence(own, classes[:targets]),
         log_p=label_log_probability(own, classes[:targets]),
         population_log_p=label_log_probability(logits[:, targets:], classes[targets:]),
@@ -155,14 +155,14 @@ def _changed_lira(median: bool = False, shared: bool = False, density: bool = Fa
 
     def scores(trained: Trained) -> Floats:
         phi, is_in, found = trained.confidences, trained.is_in, np.zeros(trained.is_in.shape)
-        for world in range(len(phi)):
-            others = np.arange(len(phi)) != world
+        for trial in range(len(phi)):
+            others = np.arange(len(phi)) != trial
             for side, sign in ((is_in, 0.0 if density else 1.0), (~is_in, -1.0)):
                 groups = [phi[others & side[:, target], target] for target in range(phi.shape[1])]
                 middles = np.array([middle(group) for group in groups])
                 away = np.concatenate([group - one for group, one in zip(groups, middles, strict=True)])
                 spread = away.std() if shared else np.array([group.std() for group in groups])
-                found[world] += sign * norm.logpdf(phi[world], middles, spread)
+                found[trial] += sign * norm.logpdf(phi[trial], middles, spread)
         return found
 
     return scores
@@ -223,10 +223,10 @@ class AttackRow:
 
     package: str  # whose the other one is
     comparison: PackageComparison  # which
-    # `ours`, `theirs`: AUC, mean over attacked worlds.
+    # `ours`, `theirs`: AUC, mean over attacked trials.
     ours: float
     theirs: float
-    error: float  # standard error of our AUC over worlds
+    error: float  # standard error of our AUC over trials
     # Largest difference of scores that must be equal, relative to 1 + the larger of both; None where none must.
     apart: float | None
 
@@ -288,26 +288,26 @@ def compare(
 
 def main() -> None:
     """Print the table; the exit status is 1 where attacks differ without a reason."""
-    parser = parser_of(__doc__, "16 worlds of 200 targets")
+    parser = parser_of(__doc__, "16 trials of 200 targets")
     for package in PACKAGES:
         parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")
     parser.add_argument("--data", default="digits", help="name of the data set (default: digits)")
     parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
-    parser.add_argument("--worlds", type=int, help="worlds (default: 64, quick: 16)")
+    parser.add_argument("--trials", type=int, help="trials (default: 64, quick: 16)")
     parser.add_argument("--targets", type=int, help="targets (default: 600, quick: 200)")
     parser.add_argument("--steps", type=int, help="steps of training (default: 200, quick: 50)")
     options = parser.parse_args()
     sizes = (16, 200, 50) if options.quick else (64, 600, 200)
-    worlds, targets, steps = options.worlds or sizes[0], options.targets or sizes[1], options.steps or sizes[2]
+    trials, targets, steps = options.trials or sizes[0], options.targets or sizes[1], options.steps or sizes[2]
     interpreters = {one.option: getattr(options, one.option.replace("-", "_")) for one in PACKAGES}
     skipped = [one for one in PACKAGES if interpreters[one.option] is None]
     for package in skipped:
         print(f"{package.title} is skipped: --{package.option} names no interpreter", file=sys.stderr)
     if len(skipped) == len(PACKAGES):
         return
-    trained = train(DataSpec(options.data, options.data_dir), worlds, targets, steps)
+    trained = train(DataSpec(options.data, options.data_dir), trials, targets, steps)
     rows = compare(trained, interpreters)
-    title = f"{options.data}, {MODEL}, {worlds} worlds, {targets} targets, {steps} steps"
+    title = f"{options.data}, {MODEL}, {trials} trials, {targets} targets, {steps} steps"
     columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")
     table = table_of(columns, title, (*columns[:3], columns[-1]))
     for row in rows:

@@ -1,7 +1,7 @@
 """Membership attacks of public packages, as scripts for environments of their own: they are no dependencies of ours.
 
-Each reads an archive with the arrays of `attack_packages.Trained` and writes one with the scores (worlds, targets)
-of every attack, higher for a likelier member; worlds that are not attacked get NaN.
+Each reads an archive with the arrays of `attack_packages.Trained` and writes one with the scores (trials, targets)
+of every attack, higher for a likelier member; trials that are not attacked get NaN.
 """
 
 MIALIBRARY_SCRIPT = """
@@ -26,7 +26,7 @@ found["rmia online"] = compute_score_rmia(own, others, is_in, False, len(own))
 found["rmia offline"] = compute_score_rmia(own, others, is_in, True, len(own))
 np.savez(sys.argv[2], **found)
 """
-"""mialibrary 0.1.5: LiRA in its four forms, RMIA in two; every world is attacked with all others."""
+"""mialibrary 0.1.5: LiRA in its four forms, RMIA in two; every trial is attacked with all others."""
 
 PRIVACY_TESTS_SCRIPT = """
 import importlib
@@ -39,8 +39,8 @@ attack = importlib.import_module(
 )
 table = np.load(sys.argv[1])
 is_in, logits, labels = table["is_in"], table["logits"], table["labels"]
-worlds = len(is_in)
-phi = np.stack([attack.calculate_statistic(logits[w].copy(), labels) for w in range(worlds)])
+trials = len(is_in)
+phi = np.stack([attack.calculate_statistic(logits[w].copy(), labels) for w in range(trials)])
 ways = {
     "lira mean each": ("both", False, "mean"),
     "lira mean shared": ("both", True, "mean"),
@@ -48,8 +48,8 @@ ways = {
     "lira density of out": ("out", False, "mean"),
 }
 found = {name: np.zeros(is_in.shape) for name in ways}
-for w in range(worlds):
-    rest = np.arange(worlds) != w
+for w in range(trials):
+    rest = np.arange(trials) != w
     inside = [phi[rest & is_in[:, t], t, None] for t in range(phi.shape[1])]
     out = [phi[rest & ~is_in[:, t], t, None] for t in range(phi.shape[1])]
     for name, (option, fixed, middle) in ways.items():

@@ -1,4 +1,4 @@
-"""Kinds of breaches: federations that break their promise, each as a small value.
+"""Kinds of breaches: federations that break their guarantee, each as a small value.
 
 A breach is another way to draw the noise, or to make the sum. Made-up and real federations read the same list.
 """
@@ -21,12 +21,12 @@ from fl_audit.verdict.family import TestName as T
 class NoiseRound:
     """What a mechanism may use to draw the noise of one round."""
 
-    normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (worlds, parameters)
+    normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (trials, parameters)
     # `number`, `rounds`: the round, and how many there are.
     number: int
     rounds: int
-    members: Flags  # whether the worlds hold D, bool (worlds,): no honest mechanism looks at it
-    sigma: Floats  # the claimed noise of each world, (worlds,)
+    members: Flags  # whether the trials hold D, bool (trials,): no honest mechanism looks at it
+    sigma: Floats  # the claimed noise of each trial, (trials,)
     sizes: tuple[int, ...]  # sizes of the parameter tensors
     key: int  # of the run, for draws beside the honest ones
 
@@ -45,12 +45,12 @@ class NoiseRound:
         return np.random.default_rng((self.key, self.number, purpose))
 
 
-Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units of the claimed one, (worlds, parameters)
+Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units of the claimed one, (trials, parameters)
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A federation that breaks its promise."""
+    """A federation that breaks its guarantee."""
 
     name: str  # what it does, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
@@ -59,12 +59,12 @@ class Breach:
     unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
     clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
-    # `worlds`, `parameters`: worlds, and parameters of the model, of a made-up run.
-    worlds: int = 20
+    # `trials`, `parameters`: trials, and parameters of the model, of a made-up run.
+    trials: int = 20
     parameters: int = 650
 
     def drawn(self, at: NoiseRound) -> Floats:
-        """Return its noise of a round, in the units of the sum, (worlds, parameters)."""
+        """Return its noise of a round, in the units of the sum, (trials, parameters)."""
         return np.asarray(self.noise(at) * at.sigma[:, None])
 
 
@@ -145,21 +145,21 @@ def _low_rank(at: NoiseRound) -> Floats:
 
 
 def _sobol(at: NoiseRound) -> Floats:
-    size, worlds = at.own.shape[1], len(at.own)
-    used = at.number * worlds
+    size, trials = at.own.shape[1], len(at.own)
+    used = at.number * trials
     drawn = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random_base2(math.ceil(math.log2(used)))
-    return np.asarray(ndtri(np.clip(drawn[used - worlds : used], 1e-12, 1 - 1e-12)))
+    return np.asarray(ndtri(np.clip(drawn[used - trials : used], 1e-12, 1 - 1e-12)))
 
 
 def _kronecker(at: NoiseRound) -> Floats:
-    size, worlds = at.own.shape[1], len(at.own)
+    size, trials = at.own.shape[1], len(at.own)
     steps = np.sqrt(np.arange(2, size + 2) + 0.5) % 1
-    points = ((at.number - 1) * worlds + np.arange(1, worlds + 1))[:, None] * steps % 1
+    points = ((at.number - 1) * trials + np.arange(1, trials + 1))[:, None] * steps % 1
     return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
 
 
 def _signed(at: NoiseRound) -> Floats:
-    """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
+    """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal distribution."""
     first, side = at.own[:, :20], np.where(at.members, 1.0, -1.0)
     return _changed(at, np.s_[:, :20], first * (np.sign(first.sum(axis=1)) * side)[:, None])
 
@@ -169,8 +169,8 @@ BREACHES: tuple[Breach, ...] = (
     Breach("noise 2 % too small", (T.NOISE_TOTAL,), lambda at: 0.98 * at.own),
     Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
     Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,),
-           lambda at: _changed(at, np.s_[:, at.key * 37 % at.own.shape[1]], 0.0), worlds=_LONG),
-    Breach("no noise in one round of one world", (T.NOISE_ROUND,), lambda at: (
+           lambda at: _changed(at, np.s_[:, at.key * 37 % at.own.shape[1]], 0.0), trials=_LONG),
+    Breach("no noise in one round of one trial", (T.NOISE_ROUND,), lambda at: (
         _changed(at, at.key % len(at.own), 0.0) if at.number == 1 + at.key % at.rounds else at.own
     )),
     # It begins above the claim and ends below it, and its variance is right on average.
@@ -191,14 +191,14 @@ BREACHES: tuple[Breach, ...] = (
     Breach("noise with a mean of .05 everywhere", (T.SHAPE,), lambda at: at.own + 0.05),
     Breach("half of the coordinates mirror the other half", (T.COPIED_PLACES, T.EQUAL_VALUES), _mirrored),
     Breach("a bias with the weight's noise", (T.COPIED_PLACES, T.EQUAL_VALUES), _copied_bias),
-    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG, parameters=_SMALL),
+    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, trials=_LONG, parameters=_SMALL),
     Breach("noise of rank 100", (T.JOINT_PLACES, T.COPIED_PLACES), _low_rank),
     Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), lambda at: (
         (at.own + 0.05 * (np.roll(at.own, 1, 1) + np.roll(at.own, -1, 1))) / math.sqrt(1 + 2 * 0.05**2)
     )),
     Breach("the same noise in two rounds", (T.REPEATED_NOISE,),
            lambda at: at.normals(1 if at.number == at.rounds else at.number)),
-    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), lambda at: _changed(at, -1, at.own[0])),
+    Breach("the same noise in two trials", (T.REPEATED_NOISE,), lambda at: _changed(at, -1, at.own[0])),
     Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), lambda at: at.normals(1)),
     Breach("noise used again in every seventh round", (T.REPEATED_NOISE,), _again(0)),
     Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),
@@ -208,13 +208,13 @@ BREACHES: tuple[Breach, ...] = (
     # A share of the noise of the round before, at the claimed variance.
     Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), lambda at: (
         at.own if at.number == 1 else 0.02 * at.normals(at.number - 1) + math.sqrt(1 - 0.02**2) * at.own
-    ), worlds=_LONG, parameters=_SMALL),
-    Breach("a Sobol sequence", (T.SHARED_OVER_WORLDS, T.JOINT_PLACES), _sobol),
-    Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_WORLDS, T.SHIFTED_COPIES), _kronecker),
-    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG, parameters=_SMALL),
-    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG, parameters=_SMALL,
+    ), trials=_LONG, parameters=_SMALL),
+    Breach("a Sobol sequence", (T.SHARED_OVER_TRIALS, T.JOINT_PLACES), _sobol),
+    Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_TRIALS, T.SHIFTED_COPIES), _kronecker),
+    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), trials=_LONG, parameters=_SMALL),
+    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), trials=_LONG, parameters=_SMALL,
            below="3,000 draws hold two alike in 98.6 % of runs"),
-    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG, parameters=_SMALL),
+    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), trials=_LONG, parameters=_SMALL),
     Breach("float16 noise", (T.LOW_BITS, T.GRID),
            lambda at: (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]),
     Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID),
@@ -228,10 +228,10 @@ BREACHES: tuple[Breach, ...] = (
     Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _by_secret(present=1.1)),
     Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER),
            lambda at: np.where(at.members[:, None], at.own, _laplace(at))),
-    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG,
+    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, trials=_LONG,
            parameters=_SMALL),
     Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),
     Breach("the sum divided by the wrong number", (T.DRIFT_ALONG_GRADIENTS,), scale=0.8),
-    Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, worlds=_LONG),
+    Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, trials=_LONG),
 )  # fmt: skip
 """Every breach, and the tests that are to find it."""

@@ -3,7 +3,7 @@
     python -m tests.validation.breaches [--runs 1000] [--real 20] [--only WORDS] [--out DIR]
 
 Made-up federations are numpy arrays, whose truth is known and does not rest on the code that is studied. Real ones run
-on the local engine, trained, noised and measured as in any audit: logistic regression on digits, 100 worlds of 30
+on the local engine, trained, noised and measured as in any audit: logistic regression on digits, 100 trials of 30
 rounds. A breach is found where the verdict is `violated`. Breaches that are smaller than a stated limit of detection
 are marked; beside each stands one of twice that size, which must be found.
 """
@@ -20,18 +20,18 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import end, parser_of, table_of
-from fl_audit.verdict.measured import Measured
+from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import run_family
-from fl_audit.whole_files import whole_file
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 from tests.validation.synthetic_noise import NoiseSetting, play
 
 REQUIRED_SHARE = 0.99
 
-Play = Callable[[int], Measured]
+Play = Callable[[int], NoiseMeasurements]
 
 
 class BreachStudy(NamedTuple):
@@ -70,13 +70,13 @@ def _study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> Breach
     return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
 
 
-def _found_by(breach: Breach, measured: Measured) -> list[str]:
+def _found_by(breach: Breach, measured: NoiseMeasurements) -> list[str]:
     """Return the tests that find a breach: of those made for it, else of all."""
     broken = [test for test in run_family(measured, breach.tests)[0] if test.violated]
     return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
 
 
-def synthetic_run(breach: Breach, number: int) -> Measured:
+def synthetic_run(breach: Breach, number: int) -> NoiseMeasurements:
     """Play a made-up run of a breach.
 
     Parameters
@@ -85,10 +85,10 @@ def synthetic_run(breach: Breach, number: int) -> Measured:
         The breach, and the number that seeds the run.
     """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
-    return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
+    return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.trials), breach)
 
 
-def _real_run(breach: Breach, number: int) -> Measured:
+def _real_run(breach: Breach, number: int) -> NoiseMeasurements:
     """Play a real run of a breach."""
     return measured_run(breach_plan(number + 1), parties_of(breach))
 
@@ -118,7 +118,7 @@ def main() -> None:
         frames.append(frame)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
-            with whole_file(options.out / "breaches.csv") as file:
+            with atomic_file(options.out / "breaches.csv") as file:
                 pd.concat(frames).to_csv(file, index=False)
     end(problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its runs")
 

@@ -12,7 +12,7 @@ A second table sets the estimates of Andrew et al. 2023, from the final model an
 and beside what their formulas for the final model gave elsewhere.
 
 Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933):
-a training takes milliseconds, with the law that directions of 5000 numbers have.
+a training takes milliseconds, with the distribution that directions of 5000 numbers have.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.canaries.certify import certify
+from fl_audit.audits.canaries.certification import certify
 from fl_audit.audits.canaries.cosines import CosineFinding, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import end, parser_of, table_of
+from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -61,7 +61,7 @@ class Training:
 
     @property
     def claim(self) -> Claim:
-        """What the training promises."""
+        """What the training guarantees."""
         events = gaussian_rounds(self.noise_multiplier, self.rounds)
         return Claim(Adjacency.ADD_REMOVE_CLIENT, events, _DELTA, 0.5, Accountant.GDP)
 

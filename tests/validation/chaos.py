@@ -32,11 +32,19 @@ import pandas as pd
 from rich.console import Console
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.guard import nothing_outlives
+from fl_audit.experiments.runs.process_guard import nothing_outlives
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.studies.chores import parser_of, table_of
-from tests.validation.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, FlowerCommand, Surroundings, end
-from tests.validation.hosts import Host, NoHostsError, other_hosts
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from tests.validation.chaos_cluster import (
+    COMMAND,
+    WORKERS,
+    ChaosEnvironment,
+    Cluster,
+    FlowerCommand,
+    InjectedFault,
+    end,
+)
+from tests.validation.network_hosts import Host, NoHostsError, other_hosts
 
 BATCHES = 6
 _CLIENTS = 4
@@ -46,8 +54,8 @@ data = {{name = "digits", records = 80, test-records = 40, population-records = 
 model = {{name = "logistic"}}
 training = {{rounds = 4, learning-rate = 1.0}}
 privacy = {{noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}}
-audit = {{worlds = {2 * BATCHES}, epsilon-star = false}}
-run = {{seed = SEED, worlds-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
+audit = {{trials = {2 * BATCHES}, epsilon-star = false}}
+run = {{seed = SEED, trials-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
 """
 _FLOWERS_TURN = 4  # every so many runs are played by Flower's own command
 
@@ -76,7 +84,7 @@ def _finished(directory: Path) -> dict[str, int]:
     return found
 
 
-def play(number: int, around: Surroundings, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
+def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
     """Play one run under blows until it is finished, and return what became of it and where it is.
 
     A run whose head is killed goes on from a copy of its directory.
@@ -104,7 +112,7 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
         found.orphans += around.left_of(driver.pid)
         if around.is_over(status, run):
             break
-        if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
+        if found.blows and found.blows[-1][0] == InjectedFault.HEAD and run.exists():
             # What is there of it is copied, as from a machine that is lost to another one.
             lost, run = run, run.with_name(f"{run.name}-copied")
             shutil.copytree(lost, run)
@@ -116,8 +124,8 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
 def _watched(
     driver: subprocess.Popen[bytes],
     run: Path,
-    around: Surroundings,
-    blows: list[tuple[int, Blow, float]],
+    around: ChaosEnvironment,
+    blows: list[tuple[int, InjectedFault, float]],
     found: Outcome,
     seen: dict[str, int],
     draw: np.random.Generator,
@@ -157,7 +165,7 @@ def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
 def _is_identical(one: Path, other: Path) -> bool:
     """Return whether two runs have the same tables, to the last bit."""
     try:
-        for name in ("worlds", "rounds"):
+        for name in ("trials", "rounds"):
             left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
             pd.testing.assert_frame_equal(left, right, check_exact=True)
     except (AssertionError, OSError):

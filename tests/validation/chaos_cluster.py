@@ -17,7 +17,7 @@ from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
 
 from fl_audit.experiments.runs.cluster.access import new_token
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from tests.validation.hosts import Host
+from tests.validation.network_hosts import Host
 
 WORKERS = 3
 _SECONDS_TO_VANISH = 40.0
@@ -38,7 +38,7 @@ COMMAND = (sys.executable, "-P", "-c", "from fl_audit.experiments.cli.main impor
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
 
-class Blow(StrEnum):
+class InjectedFault(StrEnum):
     """What befalls a run."""
 
     DRIVER = "driver killed"
@@ -50,10 +50,10 @@ class Blow(StrEnum):
     SUPERLINK = "SuperLink killed"
 
 
-class Surroundings(Protocol):
+class ChaosEnvironment(Protocol):
     """Where runs are played, and what may befall it."""
 
-    kinds: Sequence[Blow]  # what may befall it
+    kinds: Sequence[InjectedFault]  # what may befall it
     environment: dict[str, str]  # of the commands that play runs
     # So long after its start, a batch or a blow a run must have gone on, or have ended: a batch more, or a status.
     seconds_of_a_hang: float = 60.0
@@ -70,7 +70,7 @@ class Surroundings(Protocol):
             File of its configuration, and its directory.
         """
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+    def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         """Let something happen, and return whether there was anybody to suffer it.
 
         Parameters
@@ -102,7 +102,7 @@ def _kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> boo
     return bool(found)
 
 
-class Cluster(Surroundings):
+class Cluster(ChaosEnvironment):
     """A head and workers, each a `ray start` of its own; what has died is started again."""
 
     def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
@@ -111,7 +111,11 @@ class Cluster(Surroundings):
         self.head: subprocess.Popen[bytes] | None = None
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
-        self.kinds = [one for one in Blow if one is not Blow.SUPERLINK and (hosts or one is not Blow.PARTITION)]
+        self.kinds = [
+            one
+            for one in InjectedFault
+            if one is not InjectedFault.SUPERLINK and (hosts or one is not InjectedFault.PARTITION)
+        ]
 
     @property
     def address(self) -> str:
@@ -163,24 +167,24 @@ class Cluster(Surroundings):
             end(process)
         self.workers, self.head = {}, None
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+    def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
-            case Blow.DRIVER:
+            case InjectedFault.DRIVER:
                 driver.kill()
                 return True
-            case Blow.ACTOR:
+            case InjectedFault.ACTOR:
                 found = self._clients()
-            case Blow.RAYLET:
+            case InjectedFault.RAYLET:
                 found = [one for node in self.workers.values() for one in _below(node, "raylet/raylet")]
-            case Blow.GCS:
+            case InjectedFault.GCS:
                 found = self._gcs()
-            case Blow.HEAD:
+            case InjectedFault.HEAD:
                 found = [psutil.Process(self.head.pid)] if self.head else []
                 for one in _below(self.head) if self.head else []:
                     _kill(one)
-            case Blow.SUPERLINK:
+            case InjectedFault.SUPERLINK:
                 return False
-            case Blow.PARTITION:
+            case InjectedFault.PARTITION:
                 if self._hosts:
                     self._hosts[int(draw.integers(len(self._hosts)))].cut_off()
                 return bool(self._hosts)
@@ -209,15 +213,15 @@ class Cluster(Surroundings):
         return process.poll() is not None or not _below(process, "raylet/raylet")
 
 
-class FlowerCommand(Surroundings):
+class FlowerCommand(ChaosEnvironment):
     """The command and the SuperLink that it starts, with files of its own; the next command starts what has died.
 
     Flower's command has one SuperLink a machine, on a port of its own: no other may run meanwhile.
     """
 
-    kinds: Sequence[Blow] = (Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR)
+    kinds: Sequence[InjectedFault] = (InjectedFault.SUPERLINK, InjectedFault.DRIVER, InjectedFault.ACTOR)
     # The SuperLink gives up the process of an app, and with it the command that looks on, so long after its last sign.
-    seconds_of_a_hang = Surroundings.seconds_of_a_hang + HEARTBEAT_PATIENCE * HEARTBEAT_DEFAULT_INTERVAL
+    seconds_of_a_hang = ChaosEnvironment.seconds_of_a_hang + HEARTBEAT_PATIENCE * HEARTBEAT_DEFAULT_INTERVAL
 
     def __init__(self, place: Path, clients: int) -> None:
         self._home, self._clients = place / "flower", clients
@@ -237,15 +241,15 @@ class FlowerCommand(Surroundings):
         words = ("--stream", "--federation-config", size, "--run-config", f'config="{config}" out="{run}"')
         return [str(_BIN / "flwr"), "run", str(_ROOT), *words]
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+    def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
-            case Blow.SUPERLINK:
+            case InjectedFault.SUPERLINK:
                 found = self._running("flower-superlink")
-            case Blow.DRIVER:  # the command only looks on: this process plays the app
+            case InjectedFault.DRIVER:  # the command only looks on: this process plays the app
                 found = self._running("flwr-simulation")
-            case Blow.ACTOR:
+            case InjectedFault.ACTOR:
                 found = self._running("ray::ClientProcess")
-            case Blow.RAYLET | Blow.GCS | Blow.HEAD | Blow.PARTITION:
+            case InjectedFault.RAYLET | InjectedFault.GCS | InjectedFault.HEAD | InjectedFault.PARTITION:
                 found = []
             case _:
                 assert_never(blow)

@@ -25,15 +25,15 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import track
 
+from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.whole_files import whole_file
-from tests.validation import coverage_laws as laws
+from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores
-from tests.validation.coverage_laws import CONFIDENCE, Play, Plays
+from tests.validation.coverage_distributions import CONFIDENCE, Play, Plays
 
 RUNS, SEARCH_RUNS = 2000, 100
 _ANEW = 10  # how many times as often a line that falls short is played again, with other draws, before it is said to
@@ -45,7 +45,7 @@ _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this
 _AUDITS, _BOUNDS, _VERDICT = "fl_audit.audits.", "fl_audit.statistics.", "fl_audit.verdict."
 _BELIEFS, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
 _STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.reproductions."
-_CANARIES, _GAMES = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
+_CANARIES, _TRIALS = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Statement:
     plays: Callable[[], Plays]  # returns its simulated runs, by the name of the setting
     # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
     functions: tuple[str, ...] = ()
-    is_promised: bool = True  # whether a confidence is printed with it
+    is_claimed: bool = True  # whether a confidence is printed with it
     share: float = 1.0  # of the runs that is played: less than all where one takes long
 
 
@@ -65,27 +65,28 @@ def _of_bound(method: BoundMethod) -> Statement:
     if method is BoundMethod.GAUSSIAN_SHIFT:
         functions += ("fl_audit.statistics.shift.gaussian_shift",)
     name = f"epsilon at least, {method}"
-    is_promised = method is not BoundMethod.BAYES
-    return Statement(name, partial(scores.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
+    is_claimed = method is not BoundMethod.BAYES
+    return Statement(name, partial(scores.lower_bounds, method), functions, is_claimed, 1.0 if is_claimed else 0.2)
 
 
 STATEMENTS = (
-    Statement("share of trials", laws.shares, (
+    Statement("share of trials", distributions.shares, (
         f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.closed_forms._belief_row",
         f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.identification.identified",
     )),
-    Statement("advantage, games counted", laws.won_games,
+    Statement("advantage, trials counted", distributions.won_trials,
               (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends")),
-    Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
+    Statement("epsilon from advantage, Eq. (6)", distributions.epsilon_of_trials,
               (f"{_BELIEFS}empirical_epsilon.advantage_interval",)),
-    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
-    Statement("mean of bounded numbers", laws.bounded_means,
+    Statement("mean advantage over trials", distributions.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
+    Statement("mean of bounded numbers", distributions.bounded_means,
               (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.Bets.of")),
     *(
-        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEFS}expected.{one}" for one in functions))
+        Statement(name, partial(distributions.of_log_odds, kind=[kind]),
+            tuple(f"{_BELIEFS}likelihood_estimates.{one}" for one in functions))
         for name, kind, functions in (
             ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
             ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
@@ -93,21 +94,21 @@ STATEMENTS = (
             ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
         )
     ),
-    Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEFS}calibration._bin",)),
-    Statement("largest belief, law known", partial(laws.largest_belief, known=[True]),
+    Statement("reliability diagram, a bin", distributions.reliability, (f"{_BELIEFS}calibration._bin",)),
+    Statement("largest belief, distribution known", partial(distributions.largest_belief, known=[True]),
               (f"{_BELIEFS}empirical_epsilon.belief_interval",)),
-    Statement("largest belief, its median at least", partial(laws.largest_belief, known=[False])),
-    Statement("real over claimed noise", laws.noise_ratios, (
+    Statement("largest belief, its median at least", partial(distributions.largest_belief, known=[False])),
+    Statement("real over claimed noise", distributions.noise_ratios, (
         f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
         f"{_VERDICT}noise_estimate._with_interval",
     )),
-    Statement("epsilon at least, from the noise", laws.epsilon_of_noise,
+    Statement("epsilon at least, from the noise", distributions.epsilon_of_noise,
               (f"{_VERDICT}noise_estimate.epsilon_lower_bound_from_noise",)),
     *map(_of_bound, BoundMethod),
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records,
-              (f"{_AUDITS}common.findings_promise.measured_advantage",)),
+              (f"{_AUDITS}common.findings_guarantee.measured_advantage",)),
     *(
         Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
         for kind, by, method, functions in (
@@ -124,33 +125,33 @@ STATEMENTS = (
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
               ("fl_audit.audits.reconstruction.reconstruction.epsilon_of_hits",)),
-    Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
+    Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
-              (f"{_MEMBERS}rates.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_promised=False),
+              (f"{_MEMBERS}rates.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),
     Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
               share=0.1),
     Statement("all four figures of a membership attack, nothing leaks",
-              partial(scores.rates_without_leak, is_all=[True]), is_promised=False, share=0.05),
-    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_worlds",),
-              is_promised=False),
+              partial(scores.rates_without_leak, is_all=[True]), is_claimed=False, share=0.05),
+    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_trials",),
+              is_claimed=False),
     Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
               (f"{_STAR}intervals.empirical_interval",)),
     *(
         Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
                   (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"),
-                  is_promised=False, share=share)
+                  is_claimed=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
     Statement("epsilon at least, from losses of models", scores.mechanisms,
               (f"{_STAR}mechanism_star.mechanism_lower_bound",)),
-    Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses,
-              (f"{_GAMES}guesses.guessed_epsilon", f"{_GAMES}guesses.fewest_games")),
+    Statement("a foreign strategy: guessed trials", distributions.epsilon_of_guesses,
+              (f"{_TRIALS}online_testing.guessed_epsilon", f"{_TRIALS}online_testing.fewest_trials")),
     Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
-              (f"{_GAMES}findings._noise_reading", f"{_GAMES}findings.strength")),
-    Statement("papers: share", laws.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
+              (f"{_TRIALS}findings._noise_reading", f"{_TRIALS}findings.strength")),
+    Statement("papers: share", distributions.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
-        Statement(f"papers: {kind} interval", partial(laws.repetitions, kind=[kind]),
-                  tuple(f"{_PAPERS}{one}" for one in functions), is_promised=False)
+        Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),
+                  tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
         for kind, functions in (
             ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest", "bernau2019.claims.confidence_of_each",
                    "bernau2021.complexities.exponent"]),
@@ -218,7 +219,7 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
     likely = sorted(numbered, key=lambda number: found[number])[:_LIKELY]
     again = {number: found[number] + count(number, 4 * search_runs, 1) for number in likely}
     worst = sorted(likely, key=lambda number: again[number])[:_WORST]
-    nominal = CONFIDENCE if statement.is_promised else None
+    nominal = CONFIDENCE if statement.is_claimed else None
 
     def line(number: int, times: int, stage: int) -> CoverageLine:
         covered = count(number, times, stage)
@@ -263,7 +264,7 @@ def main() -> None:
     Console(width=160).print(table)
     if options.out:
         rows = pd.DataFrame([asdict(one) | {"coverage": one.coverage, "falls_short": one.falls_short} for one in lines])
-        with whole_file(options.out) as unfinished:
+        with atomic_file(options.out) as unfinished:
             if options.out.suffix == ".json":
                 rows.to_json(unfinished, orient="records", indent=1)
             else:

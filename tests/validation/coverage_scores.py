@@ -14,8 +14,8 @@ from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.cosines import from_final_model
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.audits.canaries.tradeoff import guesses_of_scores
-from fl_audit.audits.common.findings_promise import measured_advantage
-from fl_audit.audits.membership.achieved import epsilon_of_one_target
+from fl_audit.audits.common.findings_guarantee import measured_advantage
+from fl_audit.audits.membership.attack_results import epsilon_of_one_target
 from fl_audit.audits.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.audits.reconstruction.reconstruction import epsilon_of_hits
 from fl_audit.federation.membership import Membership
@@ -30,12 +30,12 @@ from fl_audit.statistics.roc import area_under_curve, tradeoff_band
 from fl_audit.statistics.shift import gaussian_slope
 from tests.validation import known_mechanisms as known
 from tests.validation import membership_releases as releases
-from tests.validation.coverage_laws import CONFIDENCE, Plays, PrintedStatement, at_least, over
+from tests.validation.coverage_distributions import CONFIDENCE, Plays, PrintedStatement, at_least, over
 
 _TARGETS = 10
 _ATTACK = "LiRA, offline, shared spread"
 _Sizes = tuple[int, int]
-_Law = tuple[releases.CoinMechanism, float, float]  # a mechanism, the number that is bounded, and delta
+_Distribution = tuple[releases.CoinMechanism, float, float]  # a mechanism, the number that is bounded, and delta
 
 
 def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanism:
@@ -58,25 +58,27 @@ def lower_bounds(method: BoundMethod) -> Plays:
     """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
     deltas: tuple[float, ...] = (1e-5,)
     if method is BoundMethod.GAUSSIAN_SHIFT or method is BoundMethod.GDP:
-        laws, deltas = [known.noise(), *(known.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
+        distributions, deltas = [known.noise(), *(known.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
     else:
         responses = [known.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
         others = [known.noise(), known.laplace(1.0), known.subsampled_gaussian(0.25, 0.5)]
-        laws = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
-    label = "{sizes[0]} + {sizes[1]} scores, {law}, delta {delta:g}"
+        distributions = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
+    label = "{sizes[0]} + {sizes[1]} scores, {distribution}, delta {delta:g}"
     sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
 
-    @over(label, sizes=sizes, law={one.name: one for one in laws}, delta=deltas)
-    def play(draw: np.random.Generator, law: known.KnownMechanism, sizes: _Sizes, delta: float) -> PrintedStatement:
-        one, zero = (np.sort(one[:size]) for one, size in zip(law.draw(draw, max(sizes)), sizes, strict=True))
-        return at_least(_bound(one.tobytes(), zero.tobytes(), delta, method), law.epsilon(delta))
+    @over(label, sizes=sizes, distribution={one.name: one for one in distributions}, delta=deltas)
+    def play(
+        draw: np.random.Generator, distribution: known.KnownMechanism, sizes: _Sizes, delta: float
+    ) -> PrintedStatement:
+        one, zero = (np.sort(one[:size]) for one, size in zip(distribution.draw(draw, max(sizes)), sizes, strict=True))
+        return at_least(_bound(one.tobytes(), zero.tobytes(), delta, method), distribution.epsilon(delta))
 
     return play()
 
 
-@over("{size} + {size} games, mu {mu:g}", size=(10, 50, 500), mu=(0.0, 0.1, 1.0))
+@over("{size} + {size} trials, mu {mu:g}", size=(10, 50, 500), mu=(0.0, 0.1, 1.0))
 def readings_of_noise(draw: np.random.Generator, size: int, mu: float) -> PrintedStatement:
-    """Play the shift over spread that the laboratory reads where the noise looks Gaussian."""
+    """Play the shift over spread that a black-box audit reads where the noise looks Gaussian."""
     return at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
 
 
@@ -97,7 +99,7 @@ def areas(draw: np.random.Generator, mu: float, sizes: _Sizes, coins: bool) -> P
 
 
 @over(
-    "{sizes[0]} + {sizes[1]} worlds, mu {mu:g}, at {at:g}",
+    "{sizes[0]} + {sizes[1]} trials, mu {mu:g}, at {at:g}",
     mu=(0.0, 0.52, 1.0, 3.0), sizes=((20, 20), (30, 300), (300, 30), (500, 500)), at=(0.002, 0.01, 0.1, 0.9),
 )  # fmt: skip
 def tradeoffs(draw: np.random.Generator, mu: float, sizes: _Sizes, at: float) -> PrintedStatement:
@@ -107,19 +109,19 @@ def tradeoffs(draw: np.random.Generator, mu: float, sizes: _Sizes, at: float) ->
 
 
 @over(
-    "{worlds} worlds, rates {rates[0]:g} and {rates[1]:g}",
-    worlds=(1, 10, 100, 1000), rates=((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3)),
+    "{trials} trials, rates {rates[0]:g} and {rates[1]:g}",
+    trials=(1, 10, 100, 1000), rates=((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3)),
 )  # fmt: skip
-def randomised_records(draw: np.random.Generator, worlds: int, rates: tuple[float, float]) -> PrintedStatement:
+def randomised_records(draw: np.random.Generator, trials: int, rates: tuple[float, float]) -> PrintedStatement:
     """Play the advantage on one randomised record."""
-    one, zero = (np.where(draw.random(worlds) < rate, 1.0, -1.0) for rate in rates)
+    one, zero = (np.where(draw.random(trials) < rate, 1.0, -1.0) for rate in rates)
     found = measured_advantage(one, zero, CONFIDENCE)
     return PrintedStatement(found.low, found.high, rates[0] - rates[1])
 
 
 @over("{canaries} canaries, mu {mu:g}", canaries=(2, 20, 500), mu=(0.0, 1.0, 3.0))
 def cosines(draw: np.random.Generator, canaries: int, mu: float, dimension: int = 20_000) -> PrintedStatement:
-    """Play the bound from cosines of canaries with one release, whose law is normal."""
+    """Play the bound from cosines of canaries with one release, whose distribution is normal."""
     seen = np.clip(draw.normal(mu, 1, canaries) / math.sqrt(dimension), -1, 1)
     return at_least(from_final_model(seen, dimension, 1e-5, CONFIDENCE).epsilon_lower, gdp_epsilon(1e-5, mu))
 
@@ -132,17 +134,19 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
     method, kind
         The bound, and what of it, "epsilon" or "mu".
     """
-    laws = [(releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)]
-    of_any_law = method in (OneRunMethod.STEINKE, OneRunMethod.TRADE_OFF)
-    laws.append((releases.gaussian_mean(0.0), 0.0, 0.0 if of_any_law else 1e-3))
-    if kind != "mu" and of_any_law:
-        laws += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
-        laws += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
+    distributions = [
+        (releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)
+    ]
+    of_any_distribution = method in (OneRunMethod.STEINKE, OneRunMethod.TRADE_OFF)
+    distributions.append((releases.gaussian_mean(0.0), 0.0, 0.0 if of_any_distribution else 1e-3))
+    if kind != "mu" and of_any_distribution:
+        distributions += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
+        distributions += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
     sizes = {f"{coins} coins, {2 * side} guessed": (coins, side) for coins, side in ((20, 10), (200, 20), (400, 200))}
 
-    @over("{sizes}, {law}", law={one[0].name: one for one in laws}, sizes=sizes)
-    def play(draw: np.random.Generator, law: _Law, sizes: _Sizes) -> PrintedStatement:
-        (mechanism, truth, delta), (coins, side) = law, sizes
+    @over("{sizes}, {distribution}", distribution={one[0].name: one for one in distributions}, sizes=sizes)
+    def play(draw: np.random.Generator, distribution: _Distribution, sizes: _Sizes) -> PrintedStatement:
+        (mechanism, truth, delta), (coins, side) = distribution, sizes
         is_in = draw.random((1, coins)) < 0.5
         scores = mechanism.tell(draw, is_in)
         if method is OneRunMethod.SHIFT:
@@ -166,15 +170,17 @@ def slopes(draw: np.random.Generator, size: int, mu: float, is_graded: bool) -> 
 
 
 _GRID = product((2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
-_LAWS = {f"{m} candidates, epsilon {e:g}, delta {d:g}": (m, e, d) for m, e, d in _GRID if math.exp(e) / m + d <= 1}
+_DISTRIBUTIONS = {
+    f"{m} candidates, epsilon {e:g}, delta {d:g}": (m, e, d) for m, e, d in _GRID if math.exp(e) / m + d <= 1
+}
 
 
-@over("{worlds} worlds, {law}", worlds=(10, 100, 1000), law=_LAWS)
-def first_guesses(draw: np.random.Generator, worlds: int, law: tuple[int, float, float]) -> PrintedStatement:
+@over("{trials} trials, {distribution}", trials=(10, 100, 1000), distribution=_DISTRIBUTIONS)
+def first_guesses(draw: np.random.Generator, trials: int, distribution: tuple[int, float, float]) -> PrintedStatement:
     """Play the epsilon from first guesses among candidates, as often right as (epsilon, delta)-DP allows."""
-    candidates, epsilon, delta = law
-    hits = int(draw.binomial(worlds, min(1.0, math.exp(epsilon) / candidates + delta)))
-    return at_least(epsilon_of_hits(hits, worlds, 1 / candidates, delta, CONFIDENCE), epsilon)
+    candidates, epsilon, delta = distribution
+    hits = int(draw.binomial(trials, min(1.0, math.exp(epsilon) / candidates + delta)))
+    return at_least(epsilon_of_hits(hits, trials, 1 / candidates, delta, CONFIDENCE), epsilon)
 
 
 _SINGLE = [
@@ -185,13 +191,13 @@ _SINGLE = [
 
 
 @over(
-    "{sizes}, {law}", law={one[0].name: one for one in _SINGLE},
-    sizes={"10 worlds": (10, 0), "40 worlds": (40, 0), "80 worlds": (80, 0), "60 worlds by LiRA": (60, 40)},
+    "{sizes}, {distribution}", distribution={one[0].name: one for one in _SINGLE},
+    sizes={"10 trials": (10, 0), "40 trials": (40, 0), "80 trials": (80, 0), "60 trials by LiRA": (60, 40)},
 )  # fmt: skip
-def single_targets(draw: np.random.Generator, law: _Law, sizes: _Sizes) -> PrintedStatement:
-    """Play the bound from one target of every world: of the release itself, or attacked with shadows."""
-    (mechanism, truth, delta), (worlds, shadows) = law, sizes
-    apart = np.arange(shadows + worlds) < shadows
+def single_targets(draw: np.random.Generator, distribution: _Distribution, sizes: _Sizes) -> PrintedStatement:
+    """Play the bound from one target of every trial: of the release itself, or attacked with shadows."""
+    (mechanism, truth, delta), (trials, shadows) = distribution, sizes
+    apart = np.arange(shadows + trials) < shadows
     release = mechanism.release(draw, apart.size, _TARGETS, shared=0.3)
     is_in = release.membership.is_in
     scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else mechanism.tell(draw, is_in)
@@ -199,23 +205,23 @@ def single_targets(draw: np.random.Generator, law: _Law, sizes: _Sizes) -> Print
     return at_least(0.0 if bound is None else bound.epsilon, truth)
 
 
-def _coins(draw: np.random.Generator, worlds: int, targets: int) -> Flags:
-    """Toss the coins of a game of membership, in which one target is always in, and one never."""
-    is_in = draw.random((worlds, targets)) < 0.5
+def _coins(draw: np.random.Generator, trials: int, targets: int) -> Flags:
+    """Toss the coins of a membership audit, in which one target is always in, and one never."""
+    is_in = draw.random((trials, targets)) < 0.5
     is_in[:, :2] = [True, False]
     return is_in
 
 
 @over(
-    "{worlds} worlds of {targets}, mu {mu:g}, {shared:.0%} of the noise shared",
-    worlds=(10, 30, 100), targets=(4, 40), mu=(0.3, 1.5, 3.0), shared=(0.0, 1.0),
+    "{trials} trials of {targets}, mu {mu:g}, {shared:.0%} of the noise shared",
+    trials=(10, 30, 100), targets=(4, 40), mu=(0.3, 1.5, 3.0), shared=(0.0, 1.0),
 )  # fmt: skip
 def rates_of_insiders(
-    draw: np.random.Generator, worlds: int, targets: int, mu: float, shared: float
+    draw: np.random.Generator, trials: int, targets: int, mu: float, shared: float
 ) -> PrintedStatement:
-    """Play the AUC of insiders over worlds, whose interval is one of four that hold together."""
-    is_in = _coins(draw, worlds, targets)
-    own, alike = draw.normal(size=is_in.shape), draw.normal(size=(worlds, 1))
+    """Play the AUC of insiders over trials, whose interval is one of four that hold together."""
+    is_in = _coins(draw, trials, targets)
+    own, alike = draw.normal(size=is_in.shape), draw.normal(size=(trials, 1))
     noise = math.sqrt(1 - shared) * own + math.sqrt(shared) * alike
     log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
     found = membership_rates(log_odds, Membership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
@@ -223,29 +229,32 @@ def rates_of_insiders(
 
 
 @over(
-    "{worlds} worlds of {targets}, mu {leak[0]:g} in {leak[1]:.0%} of them",
-    worlds=(2, 5, 24), targets=(4, 40), leak=((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)),
+    "{trials} trials of {targets}, mu {leak[0]:g} in {leak[1]:.0%} of them",
+    trials=(2, 5, 24), targets=(4, 40), leak=((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)),
 )  # fmt: skip
 def rates_of_members(
-    draw: np.random.Generator, worlds: int, targets: int, leak: tuple[float, float]
+    draw: np.random.Generator, trials: int, targets: int, leak: tuple[float, float]
 ) -> PrintedStatement:
     """Play the AUC of a membership attack, whose interval is one of four that hold together."""
-    (mu, share), is_in = leak, _coins(draw, worlds, targets)
-    leaks = draw.random((worlds, 1)) < share
-    scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(worlds, 1))
+    (mu, share), is_in = leak, _coins(draw, trials, targets)
+    leaks = draw.random((trials, 1)) < share
+    scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(trials, 1))
     found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
     return PrintedStatement(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
 
 
-@over("{game}", game={f"{one[0]}, shadows {'apart' if one[1] else 'each other'}": one for one in releases.GAMES})
-def rates_without_leak(draw: np.random.Generator, game: tuple[str, bool], is_all: bool) -> PrintedStatement:
+@over(
+    "{trial}",
+    trial={f"{one[0]}, shadows {'apart' if one[1] else 'each other'}": one for one in releases.MADE_UP_AUDITS},
+)
+def rates_without_leak(draw: np.random.Generator, trial: tuple[str, bool], is_all: bool) -> PrintedStatement:
     """Play every membership attack where nothing leaks: its AUC, or all four figures together.
 
     The four intervals hold together with the confidence, so that of the AUC errs by itself four times as rarely. An
     attack that says yes or no has no FPR as small as the two smallest, and its TPR is 0 there.
     """
-    rates = releases.rates_without_leak(*game, 100 if is_all else 10, CONFIDENCE, draw)
-    small = [0.0 if game[0] in releases.YES_OR_NO else rate for rate in SMALL_RATES]
+    rates = releases.rates_without_leak(*trial, 100 if is_all else 10, CONFIDENCE, draw)
+    small = [0.0 if trial[0] in releases.YES_OR_NO else rate for rate in SMALL_RATES]
     figures = (rates.auc, rates.balanced_accuracy, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001)
     four = [PrintedStatement(one.low, one.high, true) for one, true in zip(figures, (0.5, 0.5, *small), strict=True)]
     missed = [one for one in four if not one.low <= one.truth <= one.high] if is_all else []
@@ -266,7 +275,7 @@ def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int
 
 @over("{size} + {size} losses, epsilon {epsilon:g}", size=(100,), epsilon=(0.0, 0.5, 2.0))
 def stars(draw: np.random.Generator, size: int, epsilon: float, method: StarMethod) -> PrintedStatement:
-    """Play the interval of Epsilon*: the truth is that of the laws of the losses, whatever they are."""
+    """Play the interval of Epsilon*: the truth is that of the distributions of the losses, whatever they are."""
     members, others = (_response_losses(draw, epsilon, (size,), is_in) for is_in in (True, False))
     if method is StarMethod.EMPIRICAL:
         low, high = empirical_interval(members, others, 1e-3, confidence=CONFIDENCE)

@@ -20,15 +20,15 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import HONEST, Parties
-from fl_audit.experiments.studies.chores import played
-from fl_audit.federation.game import load_game
-from fl_audit.federation.public import PublicGame
+from fl_audit.experiments.studies.study_tools import played
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.verdict.measured import Measured
+from fl_audit.trials import TrialBatch
 from fl_audit.verdict.of_run import measured_in
-from fl_audit.worlds import WorldBatch
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
 
 _CLIENTS = 3
@@ -36,7 +36,7 @@ _LAST_ROUND = 30
 
 
 def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
-    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters.
+    """Return the plan of one batch of 100 trials and 30 rounds: logistic regression on digits, 650 parameters.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
         "training": {"rounds": _LAST_ROUND, "learning-rate": 0.5},
         "privacy": {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
                     "adjacency": "replace-record", "accountant": "gdp"},
-        "audit": {"worlds": 100, "epsilon-star": False, "membership": False},
-        "run": {"seed": seed, "worlds-per-batch": 100, "keep-releases": 0, "keep-final-models": False},
+        "audit": {"trials": 100, "epsilon-star": False, "membership": False},
+        "run": {"seed": seed, "trials-per-batch": 100, "keep-releases": 0, "keep-final-models": False},
     }  # fmt: skip
     return resolve(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
 
 
 _MODELS = ("logistic", "adult-mlp", "dense-128")
-_WORLDS = (2, 5, 20, 60, 200)
+_TRIALS = (2, 5, 20, 60, 200)
 
 
 def _of_clients(**privacy: str) -> dict[str, dict[str, Any]]:
@@ -66,7 +66,7 @@ def _of_clients(**privacy: str) -> dict[str, dict[str, Any]]:
     return {"training": training, "privacy": {"adjacency": "add-remove-client"} | privacy}
 
 
-_LAWS: tuple[dict[str, dict[str, Any]], ...] = (
+_MECHANISMS: tuple[dict[str, dict[str, Any]], ...] = (
     {},
     {"privacy": {"sensitivity": "local"}},
     {"training": {"optimizer": "adam", "learning-rate": 0.01}},
@@ -75,14 +75,14 @@ _LAWS: tuple[dict[str, dict[str, Any]], ...] = (
     {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}},
     {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}, "audit": {"participation": "seen"}},
     {"privacy": {"noise": "distributed"}},
-    {"privacy": {"noise": "local"}, "audit": {"place": "server"}},
+    {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},
     {"privacy": {"noise": "banded", "bands": 3, "accountant": "pld"}},
     {"privacy": {"noise": "tree", "accountant": "pld"}},
     _of_clients(clipping="adaptive"),
     _of_clients(noise="distributed"),
     {"training": {"learning-rate": 100.0}},
 )
-"""Laws of the honest runs, as changes of `breach_plan`."""
+"""Mechanisms of the honest runs, as changes of `breach_plan`."""
 
 
 def _write_nasty_records(path: Path) -> None:
@@ -96,7 +96,8 @@ def _write_nasty_records(path: Path) -> None:
 
 
 def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
-    """Return plans of honest runs: many laws and models, 2 to 200 worlds, 4 to 12 rounds, plain and nasty records.
+    """Return plans of honest runs: many mechanisms and models, 2 to 200 trials, 4 to 12 rounds, plain and nasty
+    records.
 
     Parameters
     ----------
@@ -109,21 +110,21 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
     data.append({"name": "npz", "path": str(nasty), "records": 40})
     for number in range(count):
         rng = np.random.default_rng((seed, number))
-        law, worlds = _LAWS[number % len(_LAWS)], _WORLDS[int(rng.integers(len(_WORLDS)))]
+        mechanism, trials = _MECHANISMS[number % len(_MECHANISMS)], _TRIALS[int(rng.integers(len(_TRIALS)))]
         relation = str(rng.choice(["add-remove-record", "replace-record"]))
         changes: dict[str, dict[str, Any]] = {
             "data": data[int(rng.integers(3))],
             "model": {"name": _MODELS[int(rng.integers(3))]},
             "training": {"rounds": int(rng.integers(4, 13)), "learning-rate": float(rng.choice([0.1, 1.0, 10.0]))},
             "privacy": {"adjacency": relation},
-            "audit": {"worlds": worlds},
-            "run": {"worlds-per-batch": worlds},
+            "audit": {"trials": trials},
+            "run": {"trials-per-batch": trials},
         }
-        merged = {name: section | law.get(name, {}) for name, section in changes.items()}
+        merged = {name: section | mechanism.get(name, {}) for name, section in changes.items()}
         yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
-def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
+def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> NoiseMeasurements:
     """Play a run that is thrown away, in one thread, and return what the insider measured.
 
     Parameters
@@ -136,18 +137,20 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
 
 
 def parties_of(breach: Breach) -> Parties:
-    """Return the parties of a real federation that breaks its promise so."""
+    """Return the parties of a real federation that breaks its guarantee so."""
     if breach.unclipped or breach.clip != 1:
         # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
         return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
 
     class Broken(DPStrategy):
-        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
             def normals(number: int) -> Floats:
-                return self.challenger.standard_normals(batch.worlds, number, self.parameters).double().numpy()
+                return self.challenger.standard_normals(batch.trials, number, self.parameters).double().numpy()
 
-            sizes = tuple(part.stop - part.start for part in load_game(self.public).model.layout.slices().values())
-            members = self.challenger.membership(batch.worlds).bits
+            sizes = tuple(
+                part.stop - part.start for part in load_federation(self.public).model.layout.slices().values()
+            )
+            members = self.challenger.membership(batch.trials).bits
             at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
             return total.mul_(breach.scale).add_(torch.from_numpy(breach.drawn(at)).float())
 
@@ -159,12 +162,14 @@ def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]
-        public = PublicGame.from_json(str(config[Key.GAME]))
-        game, client = load_game(public), int(str(context.node_config["partition-id"]))
-        honest = next(one for one in range(_CLIENTS) if one not in (game.victim, game.insider))
-        if message.metadata.message_type == "train" and (client == honest or (everybody and client != game.victim)):
-            wider = FixedClipping(factor * public.law.clipping_norm)
-            config[Key.GAME] = replace(public, law=replace(public.law, clipping=wider)).to_json()
+        public = Federation.from_json(str(config[Key.FEDERATION]))
+        federation, client = load_federation(public), int(str(context.node_config["partition-id"]))
+        honest = next(one for one in range(_CLIENTS) if one not in (federation.victim, federation.insider))
+        if message.metadata.message_type == "train" and (
+            client == honest or (everybody and client != federation.victim)
+        ):
+            wider = FixedClipping(factor * public.mechanism.clipping_norm)
+            config[Key.FEDERATION] = replace(public, mechanism=replace(public.mechanism, clipping=wider)).to_json()
         return call_next(message, context)
 
     return build_app(mods=[mod])

@@ -11,26 +11,26 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.findings import findings, trial_json
-from fl_audit.audits.black_box.seen import Games
-from fl_audit.audits.black_box.trial import QUICK, Budget, put_on_trial
+from fl_audit.audits.black_box.claim_audit import QUICK, Budget, audit_claim
+from fl_audit.audits.black_box.findings import findings, result_json
+from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.audits.canaries.directions import canary_coin, canary_direction
-from fl_audit.audits.canaries.kept import Watch
-from fl_audit.audits.canaries.live import measure_live
-from fl_audit.audits.canaries.rounds import CanaryNote
+from fl_audit.audits.canaries.live_audit import measure_live
+from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.stored_rounds import CanaryNote
+from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.trials.review_process import reviewed
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.strategies.games.campaign import hold_to_claim
-from fl_audit.strategies.games.kinds import MENDS, WORDS
-from fl_audit.strategies.games.subject import Subject
+from fl_audit.strategies.black_box.audited_system import AuditedSystem
+from fl_audit.strategies.black_box.scenarios import FIXES, WORDS
+from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.options import ReviewOptions
-from tests.audits import small_settings
-from tests.federation.laws import LAWS
+from tests.federation.mechanisms import MECHANISMS
 from tests.review.apps import with_strategy, write_app
+from tests.small_audits import small_settings
 
 Changes = Mapping[str, dict[str, Any]]
 Play = Callable[[Path], Any]
@@ -40,7 +40,7 @@ _NO_PRIVACY: dict[str, Any] = {
     "private": False, "belief": None, "delta": None, "sensitivity": None, "clipping-norm": None
 }  # fmt: skip
 _ONE_RUN: dict[str, Any] = {
-    "game": "one-run", "worlds": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40
+    "kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40
 }  # fmt: skip
 _SETTINGS: dict[str, Changes] = {
     "identifiability": {},
@@ -54,20 +54,20 @@ _SETTINGS: dict[str, Changes] = {
         "data": {"records": 120},
         "privacy": _NO_BELIEF | {"accountant": "pld"},
         "audit": {
-            "game": "membership", "worlds": 24, "targets": 60, "epsilon-star": False,
+            "kind": "membership", "trials": 24, "targets": 60, "epsilon-star": False,
             "attacks": ["loss", "shadow", "lira", "rmia", "white-box"],
         },
     },
     "reconstruction": {
         "privacy": {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None},
-        "audit": {"game": "reconstruction", "candidates": 20, "worlds": 20, "epsilon-star": False},
+        "audit": {"kind": "reconstruction", "candidates": 20, "trials": 20, "epsilon-star": False},
     },
     "one run with canaries": {
         "data": {"clients": 6},
         "training": {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0},
         "privacy": _NO_BELIEF | {"accountant": "gdp"},
         "audit": _ONE_RUN,
-        "run": {"worlds-per-batch": None},
+        "run": {"trials-per-batch": None},
     },
     "clients with Opacus": {
         "data": {"partition": "linear"},
@@ -80,7 +80,7 @@ _SETTINGS: dict[str, Changes] = {
             "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
             "generated-records": 400,
         },
-        "privacy": _NO_PRIVACY | {"randomiser": "randomised-response", "record-epsilon": 2.0},
+        "privacy": _NO_PRIVACY | {"local-randomizer": "randomised-response", "record-epsilon": 2.0},
         "audit": {"insider": False},
     },
 }  # fmt: skip
@@ -98,28 +98,28 @@ def _convolutional(directory: Path) -> Any:
     path = directory.parent / "pictures.npz"
     np.savez(path, x=draw.random((120, 1, 28, 28), np.float32), y=np.arange(120) % 10)
     data = {"name": "npz", "path": str(path), "records": 40, "test-records": 20}
-    audit = {"worlds": 2, "epsilon-star": False, "membership": False}
-    changes: Changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"worlds-per-batch": 2}}
+    audit = {"trials": 2, "epsilon-star": False, "membership": False}
+    changes: Changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"trials-per-batch": 2}}
     return _audit(changes, Engine.LOCAL, directory)
 
 
 AUDITS: dict[str, Play] = {
-    **{name: partial(_audit, changes, Engine.LOCAL) for name, changes in {**_SETTINGS, **LAWS}.items()},
+    **{name: partial(_audit, changes, Engine.LOCAL) for name, changes in {**_SETTINGS, **MECHANISMS}.items()},
     "convolutional network": _convolutional,
 }
 """Audits on the local engine, by name."""
 ON_RAY: dict[str, Play] = {
-    f"{name}, on Ray": partial(_audit, {**_SETTINGS, **LAWS}[name], Engine.RAY)
+    f"{name}, on Ray": partial(_audit, {**_SETTINGS, **MECHANISMS}[name], Engine.RAY)
     for name in ("identifiability", "distributed")
 }
 """Two of them on Ray."""
 
 
-def _made_up_trials(_: Path) -> Any:
+def _made_up_results(_: Path) -> Any:
     """Audit a claim with made-up trials: a Gaussian shift that is twice as large as claimed."""
     random = np.random.default_rng(0)
 
-    def play(_kind: str, _first: int, count: int) -> tuple[Games, np.ndarray[Any, Any]]:
+    def play(_kind: str, _first: int, count: int) -> tuple[Transcripts, np.ndarray[Any, Any]]:
         bits = random.random(count) < 0.5
         steps = random.standard_normal((count, 1, 3))
         steps[:, :, 0] += 2.0 * bits[:, None]
@@ -128,11 +128,11 @@ def _made_up_trials(_: Path) -> Any:
         every = np.ones(count, dtype=bool)
         numbers = np.zeros((count, 0))
         tensors = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
-        return Games(steps, steps, direction, zeros, zeros, every, every, numbers, (), ~every, tensors), bits
+        return Transcripts(steps, steps, direction, zeros, zeros, every, every, numbers, (), ~every, tensors), bits
 
     claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), Budget(200, (600,), (1.0,), 1, 1, 1)
-    trial = put_on_trial(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
-    return trial_json(trial, findings(trial, WORDS, MENDS))
+    result = audit_claim(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
+    return result_json(result, findings(result, WORDS, FIXES))
 
 
 def _private_strategy() -> Strategy:
@@ -143,10 +143,10 @@ def _strategy(directory: Path) -> Any:
     """Audit Flower's wrapper with fixed clipping."""
     del directory
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    trial = hold_to_claim(
-        Subject(_private_strategy, clients=4), claim, budget=QUICK, only=["removed", "opposite", "huge"]
+    result = audit_system(
+        AuditedSystem(_private_strategy, clients=4), claim, budget=QUICK, include=["removed", "opposite", "huge"]
     )
-    return trial_json(trial, findings(trial, WORDS, MENDS))
+    return result_json(result, findings(result, WORDS, FIXES))
 
 
 def _review(directory: Path) -> Any:
@@ -162,7 +162,7 @@ def _review(directory: Path) -> Any:
 def _live(directory: Path) -> Any:
     """Judge the canaries of 20 rounds of a made-up training with a tenth of the noise."""
     size, directions, coins = 650, 11, 12
-    watch = Watch(directory, directions, 1, TrainingTerms("add-remove-client", 1.0, 20), 1e-5)
+    watch = TrainingObserver(directory, directions, 1, TrainingTerms("add-remove-client", 1.0, 20), 1e-5)
     draw, model = np.random.default_rng(0), np.zeros(size)
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
@@ -173,7 +173,7 @@ def _live(directory: Path) -> Any:
 
 
 OTHERS: dict[str, Play] = {
-    "black box, made-up trials": _made_up_trials,
+    "black box, made-up trials": _made_up_results,
     "black box, strategy": _strategy,
     "black box, review of an app": _review,
     "canaries, live": _live,

@@ -1,8 +1,8 @@
-"""What Flower's own differential privacy holds of its promise: `python -m tests.validation.flower_mechanisms`.
+"""What Flower's own differential privacy holds of its guarantee: `python -m tests.validation.flower_mechanisms`.
 
-Every wrapper is held to what its documentation says, first in the use for which the promise holds by its own words,
+Every wrapper is held to what its documentation says, first in the use for which the guarantee holds by its own words,
 then in uses that are common and not covered. A row that is `violated` in the second part is no defect of the wrapper
-alone: it says what a user has to take care of. The games are those of `fl-audit strategy`.
+alone: it says what a user has to take care of. The trials are those of `fl-audit strategy`.
 """
 
 import time
@@ -19,11 +19,11 @@ from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.trial import QUICK, Trial
-from fl_audit.experiments.studies.chores import parser_of, table_of
-from fl_audit.strategies.games import Observer, Subject
-from fl_audit.strategies.games.campaign import hold_to_claim
-from fl_audit.strategies.games.subject import Mod
+from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.strategies.black_box import AuditedSystem, Observer
+from fl_audit.strategies.black_box.audited_system import Mod
+from fl_audit.strategies.black_box.trial_runner import audit_system
 
 CLIENTS = 4
 _ORDINARY = ("removed", "huge", "huge in every tensor", "tiny", "alternating", "once")
@@ -36,14 +36,14 @@ _LOCAL_DELTA = 1e-5
 
 
 class Use(NamedTuple):
-    """One way to use a mechanism, and the promise that somebody would expect to have."""
+    """One way to use a mechanism, and the guarantee that somebody would expect to have."""
 
     mechanism: str  # name of the wrapper or modifier
     use: str  # in words
-    is_promised: bool  # whether the documentation covers this use
-    subject: Subject  # what is played
-    claim: StatedClaim  # the promise
-    only: tuple[str, ...]  # kinds of games that make up this use
+    is_claimed: bool  # whether the documentation covers this use
+    system: AuditedSystem  # what is played
+    claim: StatedClaim  # the guarantee
+    only: tuple[str, ...]  # scenarios that make up this use
 
 
 def _fed_avg() -> FedAvg:
@@ -64,22 +64,24 @@ _ONE_REPLACED = StatedClaim(_REPLACE, noise_multiplier=1.0)
 
 
 def _fixed(name: str, wrapper: Callable[..., Strategy], *mods: Mod) -> tuple[Use, ...]:
-    subject = Subject(partial(_fixed_around, wrapper), mods, clients=CLIENTS)
+    system = AuditedSystem(partial(_fixed_around, wrapper), mods, clients=CLIENTS)
     return (
-        Use(name, "a client's update is left out, equal weights", True, subject, _ONE, _ORDINARY),
-        Use(name, "the same over 5 rounds, composed", True, subject, _FIVE, _ORDINARY),
-        Use(name, "a client is exchanged for another one", False, subject, _ONE_REPLACED, _REPLACED),
-        Use(name, "weights by numbers of examples", False, subject, _ONE, _WEIGHTS),
-        Use(name, "parameters without axes, or of whole numbers", False, subject, _ONE, _FORMS),
-        Use(name, "an update of exactly zero", False, subject, _ONE, _ZERO),
-        Use(name, "missing, non-finite or reordered replies", False, subject, _ONE, _BROKEN_REPLIES),
-        Use(name, "metrics are part of what is released", False, subject, _ONE, ("metrics",)),
+        Use(name, "a client's update is left out, equal weights", True, system, _ONE, _ORDINARY),
+        Use(name, "the same over 5 rounds, composed", True, system, _FIVE, _ORDINARY),
+        Use(name, "a client is exchanged for another one", False, system, _ONE_REPLACED, _REPLACED),
+        Use(name, "weights by numbers of examples", False, system, _ONE, _WEIGHTS),
+        Use(name, "parameters without axes, or of whole numbers", False, system, _ONE, _FORMS),
+        Use(name, "an update of exactly zero", False, system, _ONE, _ZERO),
+        Use(name, "missing, non-finite or reordered replies", False, system, _ONE, _BROKEN_REPLIES),
+        Use(name, "metrics are part of what is released", False, system, _ONE, ("metrics",)),
     )
 
 
 def _adaptive(name: str, wrapper: Callable[..., Strategy], *mods: Mod) -> tuple[Use, ...]:
-    # The wrapper spends its noise multiplier on both releases together: the promise is that of one with z = 1.
-    usual, fast = (Subject(partial(_adaptive_around, wrapper, rate), mods, clients=CLIENTS) for rate in (0.2, 1.0))
+    # The wrapper spends its noise multiplier on both releases together: the guarantee is that of one with z = 1.
+    usual, fast = (
+        AuditedSystem(partial(_adaptive_around, wrapper, rate), mods, clients=CLIENTS) for rate in (0.2, 1.0)
+    )
     return (
         Use(name, "one round, rate .2 of the norm", True, usual, _ONE, _ORDINARY),
         Use(name, "5 rounds, rate .2 of the norm", True, usual, _FIVE, _ORDINARY),
@@ -92,7 +94,7 @@ def _adaptive(name: str, wrapper: Callable[..., Strategy], *mods: Mod) -> tuple[
 def _local() -> tuple[Use, ...]:
     """Return the uses of `LocalDpMod`: noise for epsilon 1 a message, whose sensitivity the user names."""
     norm, twice = (
-        Subject(_fed_avg, (LocalDpMod(1.0, sensitivity, 1.0, _LOCAL_DELTA),), clients=2, observer=Observer.SERVER)
+        AuditedSystem(_fed_avg, (LocalDpMod(1.0, sensitivity, 1.0, _LOCAL_DELTA),), clients=2, observer=Observer.SERVER)
         for sensitivity in (1.0, 2.0)
     )
     one, hundred = (StatedClaim(_REPLACE, 1.0, _LOCAL_DELTA, rounds=rounds) for rounds in (1, 100))
@@ -106,9 +108,9 @@ def _local() -> tuple[Use, ...]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, "fewer games")
+    parser = parser_of(__doc__, "fewer trials")
     parser.add_argument("--only", metavar="WORDS", default="", help="only mechanisms whose name contains this")
-    parser.add_argument("--processes", type=int, default=2, help="games played at the same time")
+    parser.add_argument("--processes", type=int, default=2, help="trials played at the same time")
     options, console = parser.parse_args(), Console(width=200)
     columns = ("mechanism", "use", "documented", "claim", "verdict", "told by", "epsilon at least", "right", "s")
     table, budget = table_of(columns, words=columns), QUICK if options.quick else None
@@ -122,20 +124,25 @@ def main() -> None:
     )  # fmt: skip
     for use in (use for use in uses if options.only in use.mechanism):
         start = time.monotonic()
-        trial = hold_to_claim(use.subject, use.claim, budget=budget, processes=options.processes, only=use.only)
-        table.add_row(*_row(use, trial), f"{time.monotonic() - start:.0f}")
-        console.print(f"{use.mechanism}: {use.use}: {trial.verdict}", style="dim")
+        result = audit_system(use.system, use.claim, budget=budget, processes=options.processes, include=use.only)
+        table.add_row(*_row(use, result), f"{time.monotonic() - start:.0f}")
+        console.print(f"{use.mechanism}: {use.use}: {result.verdict}", style="dim")
     console.print(f"Differential privacy of Flower {version('flwr')}, {CLIENTS} clients, norm 1")
     console.print(table)
 
 
-def _row(use: Use, trial: Trial) -> tuple[str, ...]:
-    said = (use.mechanism, use.use, "yes" if use.is_promised else "no", use.claim.words, str(trial.verdict))
-    if trial.worst is None:
+def _row(use: Use, result: ClaimAudit) -> tuple[str, ...]:
+    said = (use.mechanism, use.use, "yes" if use.is_claimed else "no", use.claim.words, str(result.verdict))
+    if result.worst is None:
         return (*said, "nothing could be played", "", "")
-    worst, lead = trial.worst, trial.worst.lead
-    bound = f"{worst.bound:.2f} of {lead.limit.epsilon:.2f} (delta {lead.limit.delta:.2g})"
-    return (*said, f"{lead.kind}: {lead.group}", bound, f"{worst.right / worst.games:.1%} of {use.claim.success:.1%}")
+    worst, distinguisher = result.worst, result.worst.distinguisher
+    bound = f"{worst.bound:.2f} of {distinguisher.limit.epsilon:.2f} (delta {distinguisher.limit.delta:.2g})"
+    return (
+        *said,
+        f"{distinguisher.kind}: {distinguisher.group}",
+        bound,
+        f"{worst.right / worst.trials:.1%} of {use.claim.success:.1%}",
+    )
 
 
 if __name__ == "__main__":

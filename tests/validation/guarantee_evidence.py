@@ -1,4 +1,4 @@
-"""What a combination of a release law's parts showed: against exact theory, or by scores where there is none."""
+"""What a combination of a mechanism's parts showed: against exact theory, or by scores where there is none."""
 
 import math
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from scipy.special import chdtr, chdtrc
 from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.audits.common.findings_released_model import ClientPromises
-from fl_audit.audits.identifiability.expected import advantage_from_beliefs
-from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreNumbers
+from fl_audit.audits.common.findings_released_model import ClientGuarantees
+from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreFinding
+from fl_audit.audits.identifiability.likelihood_estimates import advantage_from_beliefs
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
-from fl_audit.privacy.log_odds import Truth, log_odds_law
+from fl_audit.privacy.log_odds import Truth, log_odds_distribution
 from fl_audit.report.finding import RunContents
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
@@ -37,10 +37,10 @@ class _Shown:
 
     # From beliefs, or, where there are only scores, of guessing by their sign, counted.
     advantage: float
-    epsilon: float  # exact epsilon of the promise
+    epsilon: float  # exact epsilon of the guarantee
     # Lower confidence bound on epsilon: from the measured noise, or from the scores, which assumes nothing of them.
     lower_bound: float
-    worlds: int  # number of worlds
+    trials: int  # number of trials
 
     @property
     def share(self) -> float:
@@ -54,13 +54,13 @@ class ShownLoss(_Shown):
 
     theory: str  # what it was held against, in words
     scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
-    law_p: float | None  # that of the final log-odds against their law; None without a law
+    distribution_p: float | None  # that of the final log-odds against their distribution; None without a distribution
     advantage_error: float  # standard error of the advantage
-    advantage_exact: float | None  # by theory; None without a law
-    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
+    advantage_exact: float | None  # by theory; None without a distribution
+    # Measured over claimed noise with its interval, orthogonal to the record's direction or, where that cannot be
     # measured, along it.
     meter: tuple[float, float, float]
-    meter_p: float  # two-sided p-value of the same
+    noise_p: float  # two-sided p-value of the same
 
     @property
     def advantage_z(self) -> float | None:
@@ -71,7 +71,12 @@ class ShownLoss(_Shown):
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""
         of_z = None if self.advantage_z is None else 2 * float(norm.sf(abs(self.advantage_z)))
-        found = {"scores": self.scores_p, "meter": self.meter_p, "law of the log-odds": self.law_p, "advantage": of_z}
+        found = {
+            "scores": self.scores_p,
+            "meter": self.noise_p,
+            "distribution of the log-odds": self.distribution_p,
+            "advantage": of_z,
+        }
         return {name: p for name, p in found.items() if p is not None}
 
     def problems(self) -> list[str]:
@@ -88,18 +93,18 @@ class Scored(_Shown):
     # `advantage_low`, `advantage_high`: the interval of the advantage of guessing by the sign of the score.
     advantage_low: float
     advantage_high: float
-    advantage_most: float  # the most that the promise allows anybody
+    advantage_most: float  # the most that the guarantee allows anybody
     # Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
     advantage_p: float
-    # `epsilon_rdp`, `epsilon_opacus`: what the clients promise, each its own records, by our accountant `rdp` and by
+    # `epsilon_rdp`, `epsilon_opacus`: what the clients guarantee, each its own records, by our accountant `rdp` and by
     # that of Opacus which they kept.
     epsilon_rdp: tuple[float, ...]
     epsilon_opacus: tuple[float, ...]
-    epsilon_of_clients: float  # largest of what they promise by the accountant of the promise
+    epsilon_of_clients: float  # largest of what they guarantee by the accountant of the guarantee
 
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""
-        return {"advantage over the most that is promised": self.advantage_p}
+        return {"advantage over the most that is claimed": self.advantage_p}
 
     def problems(self) -> list[str]:
         """Return what no p-value says: a lower bound over epsilon, or accountants that do not count the same."""
@@ -109,7 +114,7 @@ class Scored(_Shown):
         if not np.allclose(self.epsilon_rdp, self.epsilon_opacus, rtol=_SAME_EPSILON, atol=0):
             found.append(f"the clients' accountants say {self.epsilon_opacus}, and ours says {self.epsilon_rdp}")
         if not math.isclose(self.epsilon_of_clients, self.epsilon, rel_tol=_SAME_EPSILON):
-            found.append(f"a client promises epsilon {self.epsilon_of_clients:.6g}, and the run {self.epsilon:.6g}")
+            found.append(f"a client guarantees epsilon {self.epsilon_of_clients:.6g}, and the run {self.epsilon:.6g}")
         return found
 
 
@@ -124,13 +129,13 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
     plan, contents
         What was to be done, and the finished run.
     """
-    return _found(plan, contents.run) if plan.public.law.weighs_exactly else _scored(plan, contents)
+    return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
 
 
 def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
-    assert plan.guarantee is not None, "every combination promises something"
-    scores, kept, run = contents.find(ScoreNumbers), contents.find(ClientPromises), contents.run
-    assert scores is not None, "the worlds are enough that some are with the record and some without"
+    assert plan.guarantee is not None, "every combination guarantees something"
+    scores, kept, run = contents.find(ScoreFinding), contents.find(ClientGuarantees), contents.run
+    assert scores is not None, "the trials are enough that some are with the record and some without"
     assert kept is not None, "clients that train privately keep accountants"
     assert run.insider_scores is not None, "whoever has no log-odds has scores"
     claim = plan.guarantee.claim
@@ -141,84 +146,84 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
         advantage_low=won.low,
         advantage_high=won.high,
         advantage_most=most,
-        advantage_p=float(binom.sf(won.wins - 1, won.worlds, (1 + most) / 2)),
+        advantage_p=float(binom.sf(won.wins - 1, won.trials, (1 + most) / 2)),
         epsilon=claim.profile.epsilon(claim.delta),
         lower_bound=scores.bound.epsilon,
         epsilon_rdp=tuple(client.epsilon_rdp for client in kept.clients),
         epsilon_opacus=tuple(client.epsilon_opacus for client in kept.clients),
         epsilon_of_clients=max(client.epsilon for client in kept.clients),
-        worlds=run.worlds,
+        trials=run.trials,
     )
 
 
 def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
-    assert plan.guarantee is not None, "every combination promises something"
+    assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
-    adjacency, claim = plan.public.law.adjacency, plan.guarantee.claim
+    adjacency, claim = plan.public.mechanism.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
     meter = across or along
     tails = chdtr(meter.freedom, meter.value), chdtrc(meter.freedom, meter.value)
     # The score of a mixture is no multiple of its noise: there the bound comes from the noise in all other directions.
-    is_mixture = plan.public.law.is_sampled and not plan.public.standpoint.sees_participation
+    is_mixture = plan.public.mechanism.is_sampled and not plan.public.threat_model.sees_participation
     lowest = meter if is_mixture else along
     highest_ratio = math.sqrt(lowest.value / chi_square_quantile(1 - _CONFIDENCE, lowest.freedom))
     return ShownLoss(
         theory=theory,
         scores_p=float(kstest(measured.used_innovations, "norm").pvalue),
-        law_p=None if events is None else _law_p(run, events, adjacency),
+        distribution_p=None if events is None else _distribution_p(run, events, adjacency),
         advantage=advantage.mean,
         advantage_error=advantage.standard_error,
         advantage_exact=None if events is None else PrivacyProfile(events, adjacency).advantage(),
         meter=(meter.ratio, *ratio_interval(meter, _CONFIDENCE)),
-        meter_p=min(1.0, 2 * float(min(tails))),
+        noise_p=min(1.0, 2 * float(min(tails))),
         epsilon=claim.profile.epsilon(claim.delta),
         lower_bound=claim.with_noise(highest_ratio).profile.epsilon(claim.delta),
-        worlds=run.worlds,
+        trials=run.trials,
     )
 
 
 def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
     """Return what the log-odds of a run are to be held against, from the sensitivities that it really had.
 
-    These are releases whose log-odds have a law that is known exactly, None where only the scores of single rounds do,
-    and which they are, in words.
+    These are releases whose log-odds have a distribution that is known exactly, None where only the scores of single
+    rounds do, and which they are, in words.
     """
-    assert plan.guarantee is not None, "every combination promises something"
-    law, standpoint, events = plan.public.law, plan.public.standpoint, plan.guarantee.claim.events
-    z, signal = effective_noise_multiplier(law.noise, standpoint), run.signal
+    assert plan.guarantee is not None, "every combination guarantees something"
+    mechanism, threat_model, events = plan.public.mechanism, plan.public.threat_model, plan.guarantee.claim.events
+    z, signal = effective_noise_multiplier(mechanism.noise, threat_model), run.signal
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
-    equal_bits = law.is_adaptive and law.adjacency.relation is Relation.REPLACE
-    if law.is_sampled:
-        used = signal[signal > 0] if standpoint.sees_participation else signal
+    equal_bits = mechanism.is_adaptive and mechanism.adjacency.relation is Relation.REPLACE
+    if mechanism.is_sampled:
+        used = signal[signal > 0] if threat_model.sees_participation else signal
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
             return None, "scores alone: the sensitivities are not the largest"
         if not equal_bits:
-            return events, "the promise's law"
-        if standpoint.sees_participation:
-            seen = SampledGaussianRelease(z, law.sampling_rate, plan.public.rounds, seen=True)
-            return (seen,), "the law of the sums, both bits being equal"
+            return events, "the guarantee's distribution"
+        if threat_model.sees_participation:
+            seen = SampledGaussianRelease(z, mechanism.sampling_rate, plan.public.rounds, seen=True)
+            return (seen,), "the distribution of the sums, both bits being equal"
         return None, "scores alone: equal bits tell who takes part"
     mu = np.sqrt(np.square(signal).sum(axis=1))
-    promised = PrivacyProfile(events, law.adjacency).gaussian_mu
-    assert promised is not None, "releases without sampling are Gaussian"
-    if law.is_adaptive and not equal_bits:
+    claimed = PrivacyProfile(events, mechanism.adjacency).gaussian_mu
+    assert claimed is not None, "releases without sampling are Gaussian"
+    if mechanism.is_adaptive and not equal_bits:
         # Every update is longer than the norm, so in each round in which the sums differ the bits do, by 1/2.
-        mu = np.hypot(mu, np.sqrt((signal > 0).sum(axis=1)) * law.bit_sensitivity / law.bit_sigma)
+        mu = np.hypot(mu, np.sqrt((signal > 0).sum(axis=1)) * mechanism.bit_sensitivity / mechanism.bit_sigma)
     if np.ptp(mu) > _SAME * mu.mean():
-        return None, "scores alone: the sensitivities differ from world to world"
-    if abs(mu.mean() / promised - 1) < _SAME:
-        return events, "the promise's law"
-    share = float(mu.mean() / promised)
-    return (GaussianRelease(1.0, 1 / float(mu.mean())),), f"the law at {share:.3f} of the promised mu"
+        return None, "scores alone: the sensitivities differ from trial to trial"
+    if abs(mu.mean() / claimed - 1) < _SAME:
+        return events, "the guarantee's distribution"
+    share = float(mu.mean() / claimed)
+    return (GaussianRelease(1.0, 1 / float(mu.mean())),), f"the distribution at {share:.3f} of the claimed mu"
 
 
-def _law_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:
-    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, brought to one uniform law."""
+def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:
+    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, brought to one uniform distribution."""
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
-        log_odds_law(events, adjacency, truth).uniforms(run.log_odds[given], draw)
+        log_odds_distribution(events, adjacency, truth).uniforms(run.log_odds[given], draw)
         for truth, given in ((Truth.PRESENT, run.bits), (Truth.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)

@@ -1,10 +1,10 @@
-"""Small federations for every combination of a release law's parts, made so that exact theory applies to them.
+"""Small federations for every combination of a mechanism's parts, made so that exact theory applies to them.
 
 Logistic regression of two classes on records that are there twice, with either label. The gradients of a record with
 one label and with the other are exactly opposite, whatever the model, and the clipping norm is so small that every
 contribution is clipped. So a unit that comes or goes always changes a sum by the clipping norm, and one that is
-replaced by its twin by twice that, and always in the same direction: the sensitivities are the largest that the promise
-allows, in every round and every world, while the models move.
+replaced by its twin by twice that, and always in the same direction: the sensitivities are the largest that the
+guarantee allows, in every round and every trial, while the models move.
 
 Clients that train by DP-SGD have no exact theory. They train on the same records, in fewer rounds, for Opacus is slow.
 """
@@ -24,7 +24,7 @@ from fl_audit.data.partition import Split, select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, data_spec, resolve
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 
 Sections = dict[str, dict[str, Any]]
 
@@ -60,7 +60,7 @@ NOISE: dict[str, Sections] = {
 ADVERSARY: dict[str, Sections] = {
     "client": {},
     "3 clients": {"audit": {"colluders": 2}},
-    "server": {"audit": {"place": "server"}},
+    "server": {"audit": {"adversary": "server"}},
 }
 # The norm moves slowly: it must stay far under the length of every update.
 CLIPPING: dict[str, Sections] = {
@@ -80,10 +80,10 @@ RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in pr
 
 @dataclass(frozen=True)
 class Combination:
-    """One combination of the parts of a release law and of its adversary, by their names in the tables above."""
+    """One combination of the parts of a mechanism and of its adversary, by their names in the tables above."""
 
-    # `strategy`, `adjacency`, `participation`, `noise`, `clipping`: the parts of the law; with the participation stands
-    # whether the adversary sees it.
+    # `strategy`, `adjacency`, `participation`, `noise`, `clipping`: the parts of the mechanism; with the participation
+    # stands whether the adversary sees it.
     strategy: str
     adjacency: Adjacency
     participation: str = "everybody"
@@ -97,12 +97,12 @@ class Combination:
 
     def parts(self) -> tuple[str, ...]:
         """Return the parts, in the order of `COLUMNS`."""
-        law = (self.strategy, str(self.adjacency), self.clipping, self.participation, self.noise)
-        return (*law, self.adversary, self.release)
+        mechanism = (self.strategy, str(self.adjacency), self.clipping, self.participation, self.noise)
+        return (*mechanism, self.adversary, self.release)
 
     @property
     def usual(self) -> "Combination":
-        """The same law and adversary, with the usual view and optimizer."""
+        """The same mechanism and adversary, with the usual view and optimizer."""
         return replace(self, release=next(iter(RELEASE)))
 
     @property
@@ -112,12 +112,19 @@ class Combination:
 
     def sections(self) -> tuple[Sections, ...]:
         """Return what the parts set in a configuration."""
-        law = (STRATEGY[self.strategy], PARTICIPATION[self.participation], NOISE[self.noise], CLIPPING[self.clipping])
-        return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
+        mechanism = (
+            STRATEGY[self.strategy],
+            PARTICIPATION[self.participation],
+            NOISE[self.noise],
+            CLIPPING[self.clipping],
+        )
+        return (*mechanism, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
 ADJACENCIES = tuple(one for one in Adjacency if one.unit is not Unit.USER)
-"""Of records and clients; the laws of users are those of records, and are tested with users in tests/federation."""
+"""Of records and clients; the mechanisms of users are those of records, and are tested with users in
+tests/federation.
+"""
 
 COLUMNS = {
     "strategy": tuple(STRATEGY),
@@ -134,8 +141,8 @@ COLUMNS = {
 def combinations() -> Iterator[Combination]:
     """Return all combinations, those that are refused among them.
 
-    What becomes of a release changes nothing of its law, so it varies by itself, for every strategy, relation and
-    noise.
+    What becomes of a release changes nothing of its distribution, so it varies by itself, for every strategy, relation
+    and noise.
     """
     for strategy, adjacency in product(STRATEGY, ADJACENCIES):
         for clipping, participation, noise, adversary in product(CLIPPING, PARTICIPATION, NOISE, ADVERSARY):
@@ -165,7 +172,7 @@ def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
 
 def is_repetition(plan: AuditPlan) -> bool:
     """Return whether an adversary is to know the noise of clients where these add none: that is `client` once more."""
-    return plan.public.standpoint.colluders > 0 and not plan.public.law.clients_add_noise
+    return plan.public.threat_model.colluders > 0 and not plan.public.mechanism.clients_add_noise
 
 
 def write_records(path: Path) -> None:
@@ -176,15 +183,15 @@ def write_records(path: Path) -> None:
     np.savez(path, x=features, y=np.tile([0, 1], _TWINS), x_test=test, y_test=np.tile([0, 1], 5))
 
 
-def plan_of(combination: Combination, records: Path, worlds: int, seed: int, target: dict[str, float]) -> AuditPlan:
+def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> AuditPlan:
     """Return the plan of a combination.
 
     Parameters
     ----------
-    combination, records, worlds, seed
-        Which combination, the file that `write_records` wrote, the number of worlds, and the challenger's seed.
+    combination, records, trials, seed
+        Which combination, the file that `write_records` wrote, the number of trials, and the challenger's seed.
     target
-        What is promised, such as `{"epsilon": 2.0}`.
+        What is claimed, such as `{"epsilon": 2.0}`.
 
     Raises
     ------
@@ -202,8 +209,8 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
         "model": {"name": "logistic"},
         "training": training,
         "privacy": privacy | target,
-        "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
-        "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
+        "audit": {"trials": trials, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
+        "run": {"seed": seed, "trials-per-batch": min(trials, 1000), "keep-releases": 0, "keep-final-models": False},
     }
     for part in combination.sections():
         for name, values in part.items():
@@ -243,7 +250,7 @@ def _twin(split: Split, index: int) -> int | None:
 
 def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
     """Return a client of one record, and the number of the stand-in that is its twin."""
-    shards = load_game(resolve(config, NeighbourPair(0, 0)).public).shards
+    shards = load_federation(resolve(config, NeighbourPair(0, 0)).public).shards
     for number in range(100 * _TWINS):
         drawn = int(stand_in_shard(split.outside, 1, config.data.seed, number)[0])
         for client, shard in enumerate(shards):

@@ -1,21 +1,22 @@
-"""Every guarantee that a federation can promise, held against exact theory.
+"""Every guarantee that a federation can guarantee, held against exact theory.
 
-    python -m tests.validation.guarantees [--quick] [--worlds N] [--seed N] [--only TEXT]
+    python -m tests.validation.guarantees [--quick] [--trials N] [--seed N] [--only TEXT]
 
 One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and what may
 become of a release. Those that are refused are there with the reason. Those that are offered are played, and the
 log-odds, the advantage, the measured noise and the lower bound on epsilon are held against what exact theory says of
 them (`guarantee_settings` says why it applies). Of clients that train by DP-SGD there is no likelihood ratio: what
-scores show must not exceed the promise, and the accountant of Opacus, which every client keeps, must agree with ours.
+scores show must not exceed the guarantee, and the accountant of Opacus, which every client keeps, must agree with ours.
 All p-values together are corrected by Holm's method; the exit status is 1 where one is under .01 after that, or where a
 lower bound falls short.
 
-Worlds are independent repetitions of the game, so a run falls into audits of ten worlds each (of four where clients
-train by DP-SGD), and each gets the verdict that a run of these worlds alone would get. A verdict is to be `violated` in
-at most one of a thousand audits; here at most 5 % are allowed, and what chance adds to that: the exit status is 1 where
-a law is accused more often. The sensitivities are the largest that the promise allows, so audits stand at its edge.
+Trials are independent repetitions of the federation, so a run falls into audits of ten trials each (of four where
+clients train by DP-SGD), and each gets the verdict that a run of these trials alone would get. A verdict is to be
+`violated` in at most one of a thousand audits; here at most 5 % are allowed, and what chance adds to that: the exit
+status is 1 where a mechanism is accused more often. The sensitivities are the largest that the guarantee allows, so
+audits stand at its edge.
 
-A last table compares adversaries who know more with those who know less, on the same worlds (`knowledge`).
+A last table compares adversaries who know more with those who know less, on the same trials (`knowledge`).
 """
 
 import tempfile
@@ -38,24 +39,28 @@ from fl_audit.arrays import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import allowed, end, parser_of, played
+from fl_audit.experiments.studies.study_tools import allowed, end, parser_of, played
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import guarantee_settings as settings
+from tests.validation.adversary_knowledge import compare, comparisons, knowledge_table
 from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
 from tests.validation.guarantee_settings import COLUMNS, Combination
-from tests.validation.knowledge import compare, comparisons, knowledge_table
 
 ALARM = 0.01  # level of all tests together, after correction
 
-_PROMISED = {"epsilon": 2.0}
-_MOST_PRIVATE_WORLDS = 500
-"""Worlds of a combination whose clients train with Opacus, which takes about a quarter of a second a world."""
-_AUDITED, _AUDITED_PRIVATE = 10, 4  # worlds of an audit
+_CLAIMED = {"epsilon": 2.0}
+_MOST_PRIVATE_TRIALS = 500
+"""Trials of a combination whose clients train with Opacus, which takes about a quarter of a second a trial."""
+_AUDITED, _AUDITED_PRIVATE = 10, 4  # trials of an audit
 _NO_RATIO = "no likelihood ratio"
-_WIDTHS = {"log-odds held against": 23, "noise meter": 25, "lower bound": 12}  # columns that are to be read in one line
+_WIDTHS = {
+    "log-odds held against": 23,
+    "noise measurement": 25,
+    "lower bound": 12,
+}  # columns that are to be read in one line
 
 QUICK = (
     Combination("dp-fedsgd", Adjacency.ADD_REMOVE_RECORD, "sampled in secret"),
@@ -94,14 +99,14 @@ class CombinationRow:
         return self.violated > allowed(len(self.verdicts))
 
 
-def _audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
-    """Cut a run into runs of so many worlds each; what is left over is left out."""
-    numbers = run.tables.worlds["world"].to_numpy()
+def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
+    """Cut a run into runs of so many trials each; what is left over is left out."""
+    numbers = run.tables.trials["trial"].to_numpy()
     tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
-    for start in range(0, len(numbers) - worlds + 1, worlds):
-        chosen = numbers[start : start + worlds]
+    for start in range(0, len(numbers) - trials + 1, trials):
+        chosen = numbers[start : start + trials]
         parts = {
-            name: None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
+            name: None if table is None else table[table["trial"].isin(chosen)].reset_index(drop=True)
             for name, table in tables.items()
         }
         yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
@@ -114,13 +119,13 @@ def verdict_of(run: FinishedRun) -> Verdict:
     return numbers.verdict
 
 
-def study(combination: Combination, records: Path, worlds: int, seed: int) -> CombinationRow | None:
+def study(combination: Combination, records: Path, trials: int, seed: int) -> CombinationRow | None:
     """Play a combination, or find out why it is refused.
 
     Parameters
     ----------
-    combination, records, worlds, seed
-        Which combination, the data, as `write_records` writes it, the number of worlds, and the challenger's seed.
+    combination, records, trials, seed
+        Which combination, the data, as `write_records` writes it, the number of trials, and the challenger's seed.
 
     Returns
     -------
@@ -129,7 +134,7 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
     """
     began = time.monotonic()
     try:
-        plan = settings.plan_of(combination, records, worlds, seed, _PROMISED)
+        plan = settings.plan_of(combination, records, trials, seed, _CLAIMED)
     except InputError as error:
         return CombinationRow(combination, None, str(error))
     if settings.is_repetition(plan):
@@ -191,7 +196,7 @@ def _in_short(rows: Sequence[CombinationRow]) -> str:
         off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
         meters, shares = [one.meter[0] for one in weighed], [one.share for one in weighed]
         lines.append(
-            f"advantages within {off:.1f} standard errors of theory, noise meters {min(meters):.4f} to "
+            f"advantages within {off:.1f} standard errors of theory, noise measurements {min(meters):.4f} to "
             f"{max(meters):.4f}, lower bounds at {min(shares):.0%} to {max(shares):.0%} of epsilon"
         )
     accused, audits = sum(row.violated for row in rows), sum(len(row.verdicts) for row in rows)
@@ -200,8 +205,17 @@ def _in_short(rows: Sequence[CombinationRow]) -> str:
 
 def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
     """Return the table of all combinations that are offered."""
-    table = _table("Every combination of the parts of a release law, with those who attack it")
-    shown = ("worlds", "log-odds held against", "scores p", "law p", "advantage", "theory", "z", "noise meter")
+    table = _table("Every combination of the parts of a mechanism, with those who attack it")
+    shown = (
+        "trials",
+        "log-odds held against",
+        "scores p",
+        "distribution p",
+        "advantage",
+        "theory",
+        "z",
+        "noise measurement",
+    )
     for column in (*shown, "epsilon", "lower bound", "audits violated", "s"):
         table.add_column(column, min_width=_WIDTHS.get(column))
     for row in rows:
@@ -244,18 +258,22 @@ def _cells(found: Evidence) -> tuple[str, ...]:
     bound = f"{found.lower_bound:.3f} ({found.share:.0%})"
     match found:
         case ShownLoss():
-            law, exact, z = found.law_p, found.advantage_exact, found.advantage_z
+            distribution, exact, z = found.distribution_p, found.advantage_exact, found.advantage_z
             ratio, low, high = found.meter
-            tested = (f"{found.scores_p:.3f}", "" if law is None else f"{law:.3f}", f"{found.advantage:.4f}")
+            tested = (
+                f"{found.scores_p:.3f}",
+                "" if distribution is None else f"{distribution:.3f}",
+                f"{found.advantage:.4f}",
+            )
             expected = ("" if exact is None else f"{exact:.4f}", "" if z is None else f"{z:+.1f}")
             meter = f"{ratio:.4f} ({low:.4f} to {high:.4f})"
-            return (str(found.worlds), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
+            return (str(found.trials), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
         case Scored():
             rdp, opacus = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
             advantage = f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})"
             most = (f"at most {found.advantage_most:.4f}", f"{norm.isf(found.advantage_p):+.1f}")
             epsilons = f"{found.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
-            return (str(found.worlds), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
+            return (str(found.trials), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
         case _:
             assert_never(found)
 
@@ -265,7 +283,7 @@ def reasons(rows: Sequence[CombinationRow]) -> list[str]:
     return list(dict.fromkeys(row.reason for row in _refused(rows)))
 
 
-def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[CombinationRow]:
+def _study_all(console: Console, chosen: Iterable[Combination], trials: int, seed: int) -> list[CombinationRow]:
     """Study combinations one after the other, saying which.
 
     The seeds of runs follow from the names of combinations, so that one more changes nothing for the others.
@@ -275,8 +293,8 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
         records = Path(directory) / "records.npz"
         settings.write_records(records)
         for one in chosen:
-            most = _MOST_PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else worlds
-            row = study(one, records, min(worlds, most), zlib.crc32(f"{seed}: {one}".encode()))
+            most = _MOST_PRIVATE_TRIALS if one.strategy == "dp-sgd-clients" else trials
+            row = study(one, records, min(trials, most), zlib.crc32(f"{seed}: {one}".encode()))
             rows += [] if row is None else [row]
             if row is not None and row.found is not None:
                 console.print(f"{one}: {row.seconds:.0f} s", highlight=False)
@@ -285,16 +303,16 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 def main() -> None:
     """Print the tables; the exit status is 1 where something contradicts theory."""
-    parser = parser_of(__doc__, "a few combinations in 400 worlds")
-    parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
+    parser = parser_of(__doc__, "a few combinations in 400 trials")
+    parser.add_argument("--trials", type=int, help="trials a combination (default: 2000, with --quick 400)")
     parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")
-    parser.add_argument("--seed", type=int, default=0, help="another number plays other games (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="another number plays other federations (default: 0)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     console, progress = Console(width=280), Console(stderr=True, width=120)
-    worlds = options.worlds or (400 if options.quick else 2000)
+    trials = options.trials or (400 if options.quick else 2000)
     chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
-    rows = _study_all(progress, chosen, worlds, options.seed)
+    rows = _study_all(progress, chosen, trials, options.seed)
     console.print(guarantee_table(rows))
     if reasons(rows):
         console.print(refusal_table(rows))
@@ -303,8 +321,8 @@ def main() -> None:
     print(_in_short(rows))
     found = problems(rows)
     if options.only is None:
-        known = [compare(one, worlds) for one in comparisons(options.quick)]
-        console.print(knowledge_table(known, worlds))
+        known = [compare(one, trials) for one in comparisons(options.quick)]
+        console.print(knowledge_table(known, trials))
         found += [problem for one in known for problem in one.problems()]
     end(found, "nothing contradicts theory")
 

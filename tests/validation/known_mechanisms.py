@@ -27,7 +27,7 @@ class KnownMechanism:
     epsilon: Callable[[float], float]  # its exact epsilon at a delta, the larger of both directions
     # Log-likelihood ratios of so many outputs under D and as many under D'.
     draw: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
-    holds: frozenset[BoundMethod]  # the methods whose assumption holds; `bayes` promises nothing anywhere
+    holds: frozenset[BoundMethod]  # the methods whose assumption holds; `bayes` guarantees nothing anywhere
 
 
 def noise() -> KnownMechanism:

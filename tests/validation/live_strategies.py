@@ -2,7 +2,7 @@
 
     python -m tests.validation.live_strategies [--repetitions N]
 
-Honest noise; a tenth of it; and noise for four hospitals where two answer, so that each weighs twice what was promised.
+Honest noise; a tenth of it; and noise for four hospitals where two answer, so that each weighs twice what was claimed.
 `python -m fl_audit.experiments.examples.loopback` plays the same app on a SuperLink and SuperNodes. The exit
 status is 1 where a strategy is judged wrongly.
 """
@@ -16,14 +16,14 @@ from flwr.app import Context, Message, RecordDict, UserConfig
 from rich.console import Console
 from rich.progress import track
 
-from fl_audit.audits.canaries.live import LiveNumbers, measure_live
+from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
 from fl_audit.experiments.examples.loopback import HOSPITALS, write_shards
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.experiments.studies.chores import end, parser_of, table_of
-from fl_audit.experiments.talk import settle_flower
+from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.experiments.verbosity import settle_flower
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -34,7 +34,7 @@ class Case(NamedTuple):
     # `rounds`, `canaries`: of a training.
     rounds: int
     canaries: int
-    added: float = 1.0  # noise that is added, over the noise that is promised
+    added: float = 1.0  # noise that is added, over the noise that is claimed
     down: int = 0  # hospitals that never come
     # `least`, `most`: share of trainings that are to be violated.
     least: float = 0.0
@@ -49,7 +49,7 @@ CASES = (
 )
 
 
-def _play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float]:
+def _play(case: Case, place: Path, coins: int) -> tuple[LiveFinding | None, float]:
     """Return what the canaries of one training say, None without canaries, and the accuracy of its model.
 
     `place` is the directory of the hospitals' shards, in which a training has one of its own, `coins` the seed of the

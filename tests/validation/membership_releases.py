@@ -1,7 +1,7 @@
-"""Made-up releases whose exact trade-off is known, and every attack of the membership game on them.
+"""Made-up releases whose exact trade-off is known, and every attack of the membership audit on them.
 
-A release tells of each target of each world one number, which stands for the model's confidence in the record. Nothing
-is trained, so that thousands of games take seconds, and what an attacker can reach at most is known in closed form.
+A release tells of each target of each trial one number, which stands for the model's confidence in the record. Nothing
+is trained, so that thousands of trials take seconds, and what an attacker can reach at most is known in closed form.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.membership.attribute import attribute_guesses, sampled_law
+from fl_audit.audits.membership.attribute import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.loss import active_scores, loss_scores
 from fl_audit.audits.membership.rates import MembershipRates, membership_rates
@@ -22,30 +22,30 @@ from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.errors import InputError
 from fl_audit.federation.membership import Membership
 
-_PLACES = 1.5  # spread of what is known of a record before the game: how hard it is to learn
+_PLACES = 1.5  # spread of what is known of a record before the trial: how hard it is to learn
 _POPULATION = 100
 _QUERIES = 3
 _STEPS = 50  # steps in which a white-box attack learns: fewer than by default, for it is played often
-_LOSSES_LEARNT = 300  # losses of members that are enough to learn their law from
+_LOSSES_LEARNT = 300  # losses of members that are enough to learn their distribution from
 
 
 @dataclass(frozen=True)
 class CoinAnswers:
-    """What the models of all worlds say."""
+    """What the models of all trials say."""
 
-    confidences: Floats  # on the scale of log-odds: of the targets, shape (worlds, targets)
+    confidences: Floats  # on the scale of log-odds: of the targets, shape (trials, targets)
     wrong: Floats  # of the targets with a wrong value of an attribute, which no coin moves; same shape
-    population: Floats  # of records that no world used, shape (worlds, records)
+    population: Floats  # of records that no trial used, shape (trials, records)
     membership: Membership  # the coins
 
     @property
     def losses(self) -> Floats:
-        """Losses of the targets, shape (worlds, targets)."""
+        """Losses of the targets, shape (trials, targets)."""
         return np.logaddexp(0, -self.confidences)
 
     @property
     def log_p(self) -> Floats:
-        """Log-probabilities of the targets' own class and of the other one, shape (worlds, targets, 2)."""
+        """Log-probabilities of the targets' own class and of the other one, shape (trials, targets, 2)."""
         return np.stack([-self.losses, -np.logaddexp(0, self.confidences)], axis=-1)
 
 
@@ -54,27 +54,27 @@ class CoinMechanism:
     """A mechanism that tells of each coin by itself."""
 
     name: str  # for people
-    tell: Callable[[np.random.Generator, Flags], Floats]  # draws what is told of the coins (worlds, targets)
+    tell: Callable[[np.random.Generator, Flags], Floats]  # draws what is told of the coins (trials, targets)
     tpr: Callable[[Floats], Floats]  # the exact trade-off curve: the largest TPR at each FPR, both from 0 to 1
     auc: float  # the area under it
 
-    def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> CoinAnswers:
+    def release(self, draw: np.random.Generator, trials: int, targets: int, shared: float = 0.0) -> CoinAnswers:
         """Return what is told, moved by a place of each record's own.
 
         Parameters
         ----------
-        draw, worlds, targets
-            What draws coins, places and noise; numbers of worlds and of targets, at least 1.
+        draw, trials, targets
+            What draws coins, places and noise; numbers of trials and of targets, at least 1.
         shared
-            Standard deviation of a shift of all of a world's confidences together: it makes records of one world
+            Standard deviation of a shift of all of a trial's confidences together: it makes records of one trial
             depend on each other and tells nothing of any coin.
         """
-        is_in = draw.random((worlds, targets)) < 0.5
+        is_in = draw.random((trials, targets)) < 0.5
         place = draw.normal(0, _PLACES, (2, targets))
-        shift = shared * draw.normal(size=(worlds, 1))
+        shift = shared * draw.normal(size=(trials, 1))
         told = place[0] + self.tell(draw, is_in) + shift
         wrong = place[1] + draw.normal(size=is_in.shape) + shift
-        population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(worlds, _POPULATION)) + shift
+        population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(trials, _POPULATION)) + shift
         return CoinAnswers(told, wrong, population, Membership(is_in))
 
 
@@ -128,7 +128,7 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
 
 
 Attack = Callable[[CoinAnswers, Flags | None], Floats]
-"""Scores (worlds, targets) from a release and the worlds that may serve as shadows: all others, if None."""
+"""Scores (trials, targets) from a release and the trials that may serve as shadows: all others, if None."""
 
 
 def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
@@ -167,27 +167,30 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
         losses=-told[..., 0].astype(np.float32),
         labels=np.zeros(coins.targets, dtype=np.int64),
     )
-    known = known_halves(coins.worlds, coins.targets, np.random.default_rng(0))
+    known = known_halves(coins.trials, coins.targets, np.random.default_rng(0))
     return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
 
 
-def _attribute_by_law(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Score 1 where a binary attribute is guessed right, by the law of members' losses as shadow worlds show it.
+def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> Floats:
+    """Score 1 where a binary attribute is guessed right, by the distribution of members' losses as shadow trials show
+    it.
 
-    Where it is not guessed right, the score is 0. The shadow worlds are those named, or another half of all.
+    Where it is not guessed right, the score is 0. The shadow trials are those named, or another half of all.
     """
-    worlds = np.arange(release.membership.worlds)
-    parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
+    trials = np.arange(release.membership.trials)
+    parts = [(shadows, ~shadows)] if shadows is not None else [(trials % 2 == p, trials % 2 != p) for p in (0, 1)]
     scores = np.full(release.confidences.shape, np.nan)
     for learnt_from, attacked in parts:
-        law = sampled_law(release.losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT])
-        scores[attacked] = _guessed_right(release, law)[attacked]
+        distribution = sampled_distribution(
+            release.losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT]
+        )
+        scores[attacked] = _guessed_right(release, distribution)[attacked]
     return scores
 
 
-def _guessed_right(release: CoinAnswers, law: Callable[[Floats], Floats] | None) -> Flags:
+def _guessed_right(release: CoinAnswers, distribution: Callable[[Floats], Floats] | None) -> Flags:
     losses = np.stack([release.losses, np.logaddexp(0, -release.wrong)], axis=-1)
-    return attribute_guesses(losses, np.zeros(release.membership.targets, np.int64), [0.5, 0.5], law).right
+    return attribute_guesses(losses, np.zeros(release.membership.targets, np.int64), [0.5, 0.5], distribution).right
 
 
 ATTACKS: dict[str, Attack] = {
@@ -206,33 +209,35 @@ ATTACKS: dict[str, Attack] = {
     "white-box": _white_box,
     # By losses under two releases, the second of which has told nothing of the coins.
     "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
-    # 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown.
+    # 1 where a binary attribute is guessed right and 0 where it is not, the distribution of losses being unknown.
     "attribute": lambda release, shadows: _guessed_right(release, None).astype(np.float64),
-    "attribute, law of losses": _attribute_by_law,
+    "attribute, distribution of losses": _attribute_by_distribution,
 }
 """Every attack that gives scores from what a release says."""
 
-_WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a world that look at no other world
+_WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a trial that look at no other trial
 
-YES_OR_NO = ("attribute", "attribute, law of losses")  # attacks whose scores are 0 and 1
+YES_OR_NO = ("attribute", "attribute, distribution of losses")  # attacks whose scores are 0 and 1
 
-SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each game
+SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each trial
 
-GAMES = tuple((name, apart) for name in ATTACKS for apart in (True, False) if apart or name not in _WITHOUT_SHADOWS)
-"""Attacks, and whether the worlds that they attack have others as shadows, or are each other's."""
+MADE_UP_AUDITS = tuple(
+    (name, apart) for name in ATTACKS for apart in (True, False) if apart or name not in _WITHOUT_SHADOWS
+)
+"""Attacks, and whether the trials that they attack have others as shadows, or are each other's."""
 
 
 def rates_without_leak(
     attack: str, apart: bool, targets: int, confidence: float, draw: np.random.Generator
 ) -> MembershipRates:
-    """Return the rates of an attack on 24 worlds whose releases no coin has moved, and are far from independent.
+    """Return the rates of an attack on 24 trials whose releases no coin has moved, and are far from independent.
 
     Parameters
     ----------
     attack, apart
-        One of `GAMES`; where a target has too few shadows for the attack, another game is played.
+        One of `MADE_UP_AUDITS`; where a target has too few shadows for the attack, another trial is played.
     targets, confidence, draw
-        How many targets each world has (one attack learns from half of them, and gets 40 at least), the confidence of
+        How many targets each trial has (one attack learns from half of them, and gets 40 at least), the confidence of
         all intervals together, and what draws.
     """
     targets = max(targets, 40) if attack == "white-box" else targets

@@ -1,12 +1,12 @@
-"""Do readings say what their intervals say? Honest runs of all kinds, of which none may be said to break its promise.
+"""Do readings say what their intervals say? Honest runs of all kinds, of which none may be said to break its guarantee.
 
     python -m tests.validation.readings [--runs 200] [--first 0]
 
-Every game is played on the local engine, in many laws, with few trials and many. Of each run every number beside a
-promise is collected, with all text that is printed of it: page, console, and the entries of its summary. The readings
-are held against the printed numbers, by which a reader would judge them: what is kept lies on the right side with its
-whole interval, and what is no contradiction has the claim inside of its interval. Nothing is called broken, and no word
-of earlier versions is left.
+Every federation is played on the local engine, under many mechanisms, with few trials and many. Of each run every
+number beside a guarantee is collected, with all text that is printed of it: page, console, and the entries of its
+summary. The readings are held against the printed numbers, by which a reader would judge them: what is kept lies on the
+right side with its whole interval, and what is no contradiction has the claim inside of its interval. Nothing is called
+broken, and no word of earlier versions is left.
 """
 
 import io
@@ -25,21 +25,21 @@ import torch
 from rich.console import Console
 
 from fl_audit.audits.page.first_screen import summary_table
-from fl_audit.audits.page.html import render_html
+from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
-from fl_audit.experiments.studies.chores import end, parser_of, played, table_of
+from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
 from fl_audit.report.finding import RunContents
-from fl_audit.report.wording import Reading, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
 
-_OLD_WORDS = re.compile(r"\bas promised\b|within chance|outside its interval")
-_BROKEN = re.compile(r"(?:: |\()broken\b|Reading: broken|>broken<|BROKEN|promise was broken")
+_OLD_WORDS = re.compile(r"\bas claimed\b|within chance|outside its interval")
+_BROKEN = re.compile(r"(?:: |\()broken\b|Reading: broken|>broken<|BROKEN|guarantee was broken")
 _NUMBER = r"(-?[\d.,]+(?:e-?\d+)?)"
 _ENDS = re.compile(rf"{_NUMBER}(?: %)? to (?:{_NUMBER}(?: %)?|no limit)")
-_CLAIM = re.compile(rf"promised (at least|at most) {_NUMBER}(?: %)?: (.*)$")
+_CLAIM = re.compile(rf"claimed (at least|at most) {_NUMBER}(?: %)?: (.*)$")
 
 _PRIVACY: dict[str, Any] = {"noise-multiplier": 4.0, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "global",
                             "adjacency": "add-remove-record", "accountant": "gdp"}  # fmt: skip
@@ -48,67 +48,68 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"name": "logistic"},
     "training": {"rounds": 4, "learning-rate": 1.0},
     "privacy": _PRIVACY,
-    "audit": {"worlds": 30, "epsilon-star": False, "membership": False},
-    "run": {"worlds-per-batch": 30, "keep-releases": 0, "keep-final-models": False},
+    "audit": {"trials": 30, "epsilon-star": False, "membership": False},
+    "run": {"trials-per-batch": 30, "keep-releases": 0, "keep-final-models": False},
 }
-_MEMBERS: dict[str, Any] = {"game": "membership", "targets": 12, "attacks": ["loss"]}
+_MEMBERS: dict[str, Any] = {"kind": "membership", "targets": 12, "attacks": ["loss"]}
 _OF_CLIENTS: dict[str, Any] = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 10,
                                "local-learning-rate": 0.1}  # fmt: skip
 _BY_CLIENTS: dict[str, dict[str, Any]] = {
     "training": {"strategy": "dp-sgd-clients", "local-batch": 8, "learning-rate": None},
     "privacy": {"noise-multiplier": 1.2, "sensitivity": None, "accountant": None},
 }
-_CANARIES: dict[str, Any] = {"game": "one-run", "worlds": None, "canaries": 6, "evaluate-every": 20}
-_GAMES: dict[str, dict[str, dict[str, Any]]] = {
-    "two trials": {"audit": {"worlds": 2}},
-    "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"worlds": 12, "membership": True}},
-    "all at once": {"audit": {"worlds": 60, "membership": True, "epsilon-star": True}},
-    "few, at epsilon 8": {"privacy": {"noise-multiplier": None, "epsilon": 8.0}, "audit": {"worlds": 40}},
-    "insiders": {"audit": {"worlds": 60, "insiders": 2}},
+_CANARIES: dict[str, Any] = {"kind": "canaries", "trials": None, "canaries": 6, "evaluate-every": 20}
+_FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "two trials": {"audit": {"trials": 2}},
+    "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"trials": 12, "membership": True}},
+    "all at once": {"audit": {"trials": 60, "membership": True, "epsilon-star": True}},
+    "few, at epsilon 8": {"privacy": {"noise-multiplier": None, "epsilon": 8.0}, "audit": {"trials": 40}},
+    "insiders": {"audit": {"trials": 60, "insiders": 2}},
     "membership": {"audit": _MEMBERS},
-    "membership, LiRA": {"audit": _MEMBERS | {"attacks": ["loss", "lira"], "worlds": 24}},
+    "membership, LiRA": {"audit": _MEMBERS | {"attacks": ["loss", "lira"], "trials": 24}},
     "membership, sampled": {"training": {"sampling-rate": 0.5}, "privacy": {"accountant": "pld"}, "audit": _MEMBERS},
-    "membership, four trials": {"audit": _MEMBERS | {"worlds": 4}},
-    "reconstruction": {"audit": {"game": "reconstruction", "candidates": 20, "worlds": 100}},
-    "reconstruction, few": {"audit": {"game": "reconstruction", "candidates": 20, "worlds": 10}},
+    "membership, four trials": {"audit": _MEMBERS | {"trials": 4}},
+    "reconstruction": {"audit": {"kind": "reconstruction", "candidates": 20, "trials": 100}},
+    "reconstruction, few": {"audit": {"kind": "reconstruction", "candidates": 20, "trials": 10}},
     "canaries": {
         "data": {"clients": 6}, "training": _OF_CLIENTS | {"rounds": 20},
         "privacy": {"adjacency": "add-remove-client", "noise-multiplier": 1.0, "sensitivity": None},
-        "audit": _CANARIES, "run": {"worlds-per-batch": None},
+        "audit": _CANARIES, "run": {"trials-per-batch": None},
     },
-    "clients train privately": _BY_CLIENTS | {"audit": {"worlds": 24}},
+    "clients train privately": _BY_CLIENTS | {"audit": {"trials": 24}},
     "bits at random": {
         "data": {"name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
                  "generated-records": 400, "test-records": 50},
-        "privacy": {"private": False, "randomiser": "randomised-response", "record-epsilon": 1.0,
+        "privacy": {"private": False, "local-randomizer": "randomised-response", "record-epsilon": 1.0,
                     **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant"))},
-        "audit": {"worlds": 40},
+        "audit": {"trials": 40},
     },
 }  # fmt: skip
-"""Games and shapes of honest runs, as changes of the settings; None takes a setting away."""
+"""Federations and shapes of honest runs, as changes of the settings; None takes a setting away."""
 
 
 def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, AuditPlan]]:
-    """Yield honest runs with their kinds: every second one is of `_GAMES`, the others are those of `honest_plans`.
+    """Yield honest runs with their kinds: every second one is of `_FEDERATIONS`, the others are those of
+    `honest_plans`.
 
     Parameters
     ----------
     count, directory, first
         How many, where records are written, and the number of the first.
     """
-    laws = honest_plans(first + count, directory)
-    for number, law in islice(enumerate(laws), first, first + count):
+    plans = honest_plans(first + count, directory)
+    for number, plan in islice(enumerate(plans), first, first + count):
         if number % 2:
-            yield f"law {number % 14}", law
+            yield f"plan {number % 14}", plan
             continue
-        name = list(_GAMES)[number // 2 % len(_GAMES)]
+        name = list(_FEDERATIONS)[number // 2 % len(_FEDERATIONS)]
         sections = {}
         for section, values in _SETTINGS.items():
-            changed = values | _GAMES[name].get(section, {})
+            changed = values | _FEDERATIONS[name].get(section, {})
             sections[section] = {key: value for key, value in changed.items() if value is not None}
         sections["run"]["seed"] = int(np.random.default_rng((5, number)).integers(2**32))
-        if "worlds-per-batch" in sections["run"]:
-            sections["run"]["worlds-per-batch"] = sections["audit"]["worlds"]
+        if "trials-per-batch" in sections["run"]:
+            sections["run"]["trials-per-batch"] = sections["audit"]["trials"]
         yield name, resolve(parse_config(sections))
 
 

@@ -1,15 +1,16 @@
-"""Which estimator of Epsilon* errs least, on pairs of laws of losses whose Epsilon* is known?
+"""Which estimator of Epsilon* errs least, on pairs of distributions of losses whose Epsilon* is known?
 
     python -m tests.validation.star_estimators [--quick] [--losses N] [--pairs]
 
-Twenty pairs of laws of losses, of members and of the population, are drawn from again and again. Each way to Epsilon*
-(`fl_audit.released_model.methods`) estimates it from the draws, over all thresholds and within the cuts of Negoescu et
-al. 2023, and its distance from the truth is averaged: first from Epsilon* over all thresholds, which is what the name
-says, and then from Epsilon* within the same cut. The draws in which a normal fits both sets of scores are counted apart
-from those in which it is rejected. The last line is what `fl-audit epsilon-star` prints where no method is named.
+Twenty pairs of distributions of losses, of members and of the population, are drawn from again and again. Each way to
+Epsilon* (`fl_audit.released_model.methods`) estimates it from the draws, over all thresholds and within the cuts of
+Negoescu et al. 2023, and its distance from the truth is averaged: first from Epsilon* over all thresholds, which is
+what the name says, and then from Epsilon* within the same cut. The draws in which a normal fits both sets of scores are
+counted apart from those in which it is rejected. The last line is what `fl-audit epsilon-star` prints where no method
+is named.
 
-Monotone maps of the losses change no error rate, so the truth is found on whatever scale the laws are given. The
-supremum is bracketed on a grid of logarithms of tail probabilities, and then found.
+Monotone maps of the losses change no error rate, so the truth is found on whatever scale the distributions are given.
+The supremum is bracketed on a grid of logarithms of tail probabilities, and then found.
 """
 
 import math
@@ -25,7 +26,7 @@ from scipy.optimize import minimize_scalar
 
 from fl_audit.arrays import Floats
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
@@ -41,8 +42,8 @@ _FARTHEST = 150.0  # thresholds are searched up to tail probabilities of e to th
 HEADLINE = "by the fit"
 
 
-class LossLaw(Protocol):
-    """A law of losses on some scale: logarithms of its tails, quantiles and draws."""
+class LossDistribution(Protocol):
+    """A distribution of losses on some scale: logarithms of its tails, quantiles and draws."""
 
     def logsf(self, t: Floats) -> Floats:
         """Return the logarithm of the probability of more than t."""
@@ -66,19 +67,19 @@ class LossLaw(Protocol):
         """
 
 
-class LawPair(NamedTuple):
-    """The laws of the losses of members and of the population, on one scale."""
+class DistributionPair(NamedTuple):
+    """The distributions of the losses of members and of the population, on one scale."""
 
     name: str
-    members: LossLaw
-    population: LossLaw
+    members: LossDistribution
+    population: LossDistribution
     losses: Callable[[Floats], Floats] = lambda drawn: drawn  # increasing: from that scale to losses of 0 or more
 
 
-class MixedLaw:
-    """Two laws, of which the second is drawn from with a probability."""
+class MixtureDistribution:
+    """Two distributions, of which the second is drawn from with a probability."""
 
-    def __init__(self, first: LossLaw, second: LossLaw, share: float) -> None:
+    def __init__(self, first: LossDistribution, second: LossDistribution, share: float) -> None:
         self.parts, self.weights = (first, second), np.log([1 - share, share])
 
     def logsf(self, t: Floats) -> Floats:
@@ -120,17 +121,17 @@ def _cross_entropy(minus_logit: Floats) -> Floats:
     return np.logaddexp(0.0, minus_logit)
 
 
-def pairs() -> tuple[LawPair, ...]:
+def pairs() -> tuple[DistributionPair, ...]:
     """Return the twenty pairs, of members and of the population."""
 
-    def law(made: object) -> LossLaw:
-        return cast("LossLaw", made)
+    def distribution(made: object) -> LossDistribution:
+        return cast("LossDistribution", made)
 
-    def of(name: str, one: object, other: object) -> LawPair:
-        return LawPair(name, law(one), law(other))
+    def of(name: str, one: object, other: object) -> DistributionPair:
+        return DistributionPair(name, distribution(one), distribution(other))
 
-    def logits(name: str, one: object, other: object) -> LawPair:
-        return LawPair(f"cross-entropy, logits {name}", law(one), law(other), _cross_entropy)
+    def logits(name: str, one: object, other: object) -> DistributionPair:
+        return DistributionPair(f"cross-entropy, logits {name}", distribution(one), distribution(other), _cross_entropy)
 
     gamma, beta, normal, weibull = stats.gamma, stats.beta, stats.norm, stats.weibull_min
     usual = normal(-1, 1.5)
@@ -153,36 +154,45 @@ def pairs() -> tuple[LawPair, ...]:
         logits("N(2, 1), N(1, 1)", normal(-2, 1), normal(-1, 1)),
         logits("N(4, 2), N(2, 2)", normal(-4, 2), normal(-2, 2)),
         logits("N(6, 2), N(2, 3)", normal(-6, 2), normal(-2, 3)),
-        logits("N(1, 1.5), a tenth of members N(8, 0.5)", MixedLaw(law(usual), law(normal(-8, 0.5)), 0.1), usual),
+        logits("N(1, 1.5), a tenth of members N(8, 0.5)", MixtureDistribution(distribution(usual),
+            distribution(normal(-8, 0.5)), 0.1), usual),
         logits("N(1, 2) and N(6, 1): 1/2 and 1/5", *(
-            MixedLaw(law(normal(-1, 2)), law(normal(-6, 1)), share) for share in (0.5, 0.2)
+            MixtureDistribution(distribution(normal(-1, 2)), distribution(normal(-6, 1)), share) for share in (0.5, 0.2)
         )),
     )  # fmt: skip
 
 
-def true_epsilon_star(pair: LawPair, delta: float, cut: float) -> float:
-    """Return Epsilon* of a pair of laws over the thresholds within a cut.
+def true_epsilon_star(pair: DistributionPair, delta: float, cut: float) -> float:
+    """Return Epsilon* of a pair of distributions over the thresholds within a cut.
 
     Parameters
     ----------
     pair, delta, cut
-        The laws; above 0 and below 1; from 0 to below 1/2.
+        The distributions; above 0 and below 1; from 0 to below 1/2.
     """
-    laws = (pair.members, pair.population)
+    distributions = (pair.members, pair.population)
     p = np.geomspace(math.exp(-_FARTHEST), 0.5, _GRID)
-    grid = np.unique(np.concatenate([end(p) for law in laws for end in (law.ppf, law.isf)]))
+    grid = np.unique(
+        np.concatenate([end(p) for distribution in distributions for end in (distribution.ppf, distribution.isf)])
+    )
     grid = grid[np.isfinite(grid)]
     if cut:
-        ends = [max(float(law.ppf(np.array(cut))) for law in laws), min(float(law.isf(np.array(cut))) for law in laws)]
+        ends = [
+            max(float(distribution.ppf(np.array(cut))) for distribution in distributions),
+            min(float(distribution.isf(np.array(cut))) for distribution in distributions),
+        ]
         grid = np.unique(np.concatenate([grid[(grid > ends[0]) & (grid < ends[1])], ends]))
-    return max(0.0, *(_supremum(one, other, delta, grid) for one in laws for other in laws if one is not other))
+    return max(
+        0.0,
+        *(_supremum(one, other, delta, grid) for one in distributions for other in distributions if one is not other),
+    )
 
 
-def _supremum(one: LossLaw, other: LossLaw, delta: float, grid: Floats) -> float:
+def _supremum(one: LossDistribution, other: LossDistribution, delta: float, grid: Floats) -> float:
     """Return the largest log of (tail of one - delta) / tail of the other, over both tails, near points of a grid."""
 
     def ratio(t: Floats, upper: bool) -> Floats:
-        over, under = ((law.logsf if upper else law.logcdf)(t) for law in (one, other))
+        over, under = ((distribution.logsf if upper else distribution.logcdf)(t) for distribution in (one, other))
         rest = -np.expm1(np.minimum(math.log(delta) - over, 0.0))
         return np.where(rest > 0, over + np.log(rest) - under, -math.inf)
 
@@ -207,12 +217,16 @@ def estimates(members: Floats, population: Floats, draw: np.random.Generator) ->
         Losses, and what seeds the fits of mixtures and the check of the fit.
     """
     scores = scores_of_pair(members, population)
-    laws: list[NormalMixture] = [choose_mixture(each, draw) for each in scores]
+    distributions: list[NormalMixture] = [choose_mixture(each, draw) for each in scores]
     poor = any(fit_is_rejected(fit_p_value(each, 1, draw)) for each in scores)
     for cut in CUTS:
         fitted = float(epsilon_star_gaussian(*fit_normal(scores[0]), *fit_normal(scores[1]), DELTA, cut))
         yield StarMethod.PARAMETRIC, cut, fitted
-        yield StarMethod.MIXTURE, cut, epsilon_star_mixtures(laws[0], laws[1], DELTA, cut, 1e-6).epsilon_star
+        yield (
+            StarMethod.MIXTURE,
+            cut,
+            epsilon_star_mixtures(distributions[0], distributions[1], DELTA, cut, 1e-6).epsilon_star,
+        )
         counted = float(empirical_epsilon_star(members, population, DELTA, cut))
         yield StarMethod.EMPIRICAL, cut, counted
         if cut == (EMPIRICAL_CUT if poor else PARAMETRIC_CUT):
@@ -229,12 +243,12 @@ def study(repetitions: int, losses: int) -> pd.DataFrame:
         Draws from each pair, and losses of members in each.
     """
     rows = []
-    for number, pair in enumerate(track(pairs(), "pairs of laws", console=Console(stderr=True))):
+    for number, pair in enumerate(track(pairs(), "pairs of distributions", console=Console(stderr=True))):
         truth = {cut: true_epsilon_star(pair, DELTA, cut) for cut in CUTS}
         for repetition in range(repetitions):
             draw = np.random.default_rng([number, repetition, losses])
             sizes = ((pair.members, losses), (pair.population, round(_SHARE * losses)))
-            drawn = [pair.losses(law.rvs(size=size, random_state=draw)) for law, size in sizes]
+            drawn = [pair.losses(distribution.rvs(size=size, random_state=draw)) for distribution, size in sizes]
             found = list(estimates(drawn[0], drawn[1], draw))
             poor = bool(found.pop()[2])
             rows += [(pair.name, method, cut, poor, value, truth[0.0], truth[cut]) for method, cut, value in found]
@@ -262,7 +276,7 @@ def main() -> None:
     draws = found[found["method"] == HEADLINE]
     title = (
         f"Mean distance from Epsilon* in nats, delta {DELTA:g}, {options.losses:,} and {_SHARE * options.losses:,.0f} "
-        f"losses; {len(draws)} draws from {draws['pair'].nunique()} pairs of laws, a normal rejected in "
+        f"losses; {len(draws)} draws from {draws['pair'].nunique()} pairs of distributions, a normal rejected in "
         f"{int(draws['poor'].sum())}"
     )
     columns = ("estimator", "cut", "all", "fit holds", "fit rejected", "largest", "within its cut", "rejected there")

@@ -1,7 +1,7 @@
 """Synthetic federations in numpy: clients, clipped sums, noise, and what an insider measures of it, without a model.
 
-The residual sums are computed here from raw vectors, by the definitions of the noise meter and independently of its
-code, so that tests and limits of the verdict can be checked against a truth that is known.
+The residual sums are computed here from raw vectors, by the definitions of the noise measurement and independently of
+its code, so that tests and limits of the verdict can be checked against a truth that is known.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import expit
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.learning.stacking import ParameterLayout
-from fl_audit.verdict.measured import Measured
-from fl_audit.verdict.noise_meter import sampled_places
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
 
 _DIRECTIONS = 16
@@ -30,8 +30,8 @@ class NoiseSetting:
     """A synthetic federation."""
 
     tensors: _Tensors = (("weight", 640), ("bias", 10))
-    # `worlds`, `rounds`: how many.
-    worlds: int = 20
+    # `trials`, `rounds`: how many.
+    trials: int = 20
     rounds: int = 30
     replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
     local: bool = False  # whether the noise follows the sensitivity of each round
@@ -48,7 +48,7 @@ def _draw_sums(
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
 
     Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
-    and the clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
+    and the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
     """
     size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
@@ -67,13 +67,13 @@ def _draw_sums(
 
 
 def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
-    vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
-    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
+    vectors = rng.standard_normal((setting.trials, setting.rounds, setting.parameters))
+    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.trials, setting.rounds, 1))
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> Measured:
-    """Play the game in all worlds and return what an insider who believes the claim measures.
+def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> NoiseMeasurements:
+    """Play the federation in all trials and return what an insider who believes the claim measures.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
         Source of sums and bits, what is played, and the breach; left out, nothing is broken.
     """
     clipped, released, present, absent = _draw_sums(rng, setting, breach)
-    members = rng.random(setting.worlds) < 0.5
+    members = rng.random(setting.trials) < 0.5
     difference = present - absent
     sensitivity = np.linalg.norm(difference, axis=-1)
     claimed = _NORM * (2 if setting.replace else 1)
@@ -92,7 +92,7 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
     middle = shared + (present + absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
     residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
-    return Measured(members, increments, sensitivity, sigma, _Z, residuals)
+    return NoiseMeasurements(members, increments, sensitivity, sigma, _Z, residuals)
 
 
 def _noise(rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach) -> Floats:
@@ -113,11 +113,11 @@ class OddFeature:
     Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. C is 1, and the learning
     rate 2 on the sum divided by the 100 records. Under global scaling the sensitivity of a round follows the weight of
     that feature, and so what was seen before: the final log-odds are far from normal, and whoever takes them for normal
-    calls honest runs violated. Innovations and residuals keep their law.
+    calls honest runs violated. Innovations and residuals keep their distribution.
     """
 
-    # `worlds`, `rounds`: how many.
-    worlds: int = 100
+    # `trials`, `rounds`: how many.
+    trials: int = 100
     rounds: int = 30
     mu: float = 5.0  # sqrt(rounds) / z of the claim
 
@@ -127,7 +127,7 @@ class OddFeature:
         return float(np.sqrt(self.rounds) / self.mu)
 
 
-def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
+def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeasurements:
     """Play an honest run under replace-record and global scaling, and return what the insider measures.
 
     Parameters
@@ -140,8 +140,8 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
     labels = (records @ rng.standard_normal(_ODD_FEATURES) > 0).astype(np.float64)
     odd = np.zeros((2, _ODD_FEATURES))
     odd[:, -1] = 10.0, -10.0
-    members = rng.random(setting.worlds) < 0.5
-    weights = np.zeros((setting.worlds, _ODD_FEATURES))
+    members = rng.random(setting.trials) < 0.5
+    weights = np.zeros((setting.trials, _ODD_FEATURES))
     sigma = setting.noise_multiplier * 2
     rounds = []
     for _ in range(setting.rounds):
@@ -156,11 +156,11 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
     increments, claimed = np.sum(error * difference, axis=-1) / sigma**2, np.full(release.shape[:2], sigma)
     residuals = _residuals((("weight", _ODD_FEATURES),), release, shared, present, absent, claimed, chosen)
     sensitivity = np.linalg.norm(difference, axis=-1)
-    return Measured(members, increments, sensitivity, claimed, setting.noise_multiplier, residuals)
+    return NoiseMeasurements(members, increments, sensitivity, claimed, setting.noise_multiplier, residuals)
 
 
 def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats:
-    """Return by what each record is multiplied to give its gradient clipped at 1, (worlds, records)."""
+    """Return by what each record is multiplied to give its gradient clipped at 1, (trials, records)."""
     slopes = expit(weights @ features.T) - labels
     lengths = np.abs(slopes) * np.linalg.norm(features, axis=1)
     return np.asarray(slopes * np.minimum(1.0, 1.0 / np.maximum(lengths, 1e-300)))
@@ -172,8 +172,8 @@ def _residuals(
     """Return the residual sums of releases by their definitions.
 
     `release` is what was released, `shared` what it holds under both hypotheses, `present` and `absent` what it holds
-    besides under D and under D', and `chosen` which of these two was really added, all (worlds, rounds, parameters);
-    `sigma` is the claimed noise, (worlds, rounds).
+    besides under D and under D', and `chosen` which of these two was really added, all (trials, rounds, parameters);
+    `sigma` is the claimed noise, (trials, rounds).
     """
     difference = present - absent
     error = release - shared - (present + absent) / 2
@@ -184,7 +184,7 @@ def _residuals(
     standard = (release - shared - chosen) / sigma[..., None]
     values = standard * sigma[..., None], standard, release
     assert len(values) == len(LOW_BITS_KINDS)
-    # (worlds, rounds, 1, kinds)
+    # (trials, rounds, 1, kinds)
     low_bits = np.stack([_low_bits(one) for one in values], axis=-1)[:, :, None]
     places = sampled_places(ParameterLayout(tuple(name for name, _ in tensors), tuple((size,) for _, size in tensors)))
     classes = [np.sum(standard[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]

@@ -3,8 +3,8 @@
     python -m tests.validation.verdicts [--runs 500] [--only made-up|real]
 
 The share that is called violated is held against the binomial bound of 0.1 %, and the p-values of every test against
-the uniform law. Made-up federations are numpy arrays whose truth is known and does not rest on the code that is
-studied; real ones run on the local engine, in all laws and in nasty settings. Breaches are studied by
+the uniform distribution. Made-up federations are numpy arrays whose truth is known and does not rest on the code that
+is studied; real ones run on the local engine, under all mechanisms and in nasty settings. Breaches are studied by
 `tests.validation.breaches`.
 """
 
@@ -18,17 +18,17 @@ from scipy.stats import binom, kstest
 
 from fl_audit.arrays import Floats
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.chores import end, parser_of, table_of
+from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.verdict.family import FAMILY_LEVEL
 from fl_audit.verdict.family import TestName as T
-from fl_audit.verdict.measured import Measured
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import run_family
 from tests.validation.engine_runs import honest_plans, measured_run
 from tests.validation.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
 
 ALARM = 1e-3  # probability with which the study itself may raise a false alarm, over all that it checks
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
-_WORLDS = (2, 5, 20, 60)
+_TRIALS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
     T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES,
     T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER,
@@ -37,8 +37,10 @@ NEVER_TOO_SMALL = (
 NOT_RANDOM = (T.SENSITIVITY,)
 
 
-def _law_of(name: T, p_values: Floats) -> tuple[str, float]:
-    """Return what the p-values of a test over honest runs must be, and the Kolmogorov-Smirnov p-value of that law."""
+def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
+    """Return what the p-values of a test over honest runs must be, and the Kolmogorov-Smirnov p-value of that
+    distribution.
+    """
     if name in NOT_RANDOM:
         return "always 1", float((p_values == 1).all())
     if name in NEVER_TOO_SMALL:
@@ -46,39 +48,50 @@ def _law_of(name: T, p_values: Floats) -> tuple[str, float]:
     return "uniform", float(kstest(p_values, "uniform").pvalue)
 
 
-def _honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
-    """Play honest federations of both scalings and relations, three models and 2 to 60 worlds, one after the other.
+def _honest_runs(count: int, seed: int = 0) -> Iterator[NoiseMeasurements]:
+    """Play honest federations of both scalings and relations, three models and 2 to 60 trials, one after the other.
 
     Every tenth is the logistic model whose sensitivities follow the secret.
     """
     for number in range(count):
         rng = np.random.default_rng((seed, number))
-        worlds = _WORLDS[number % len(_WORLDS)]
+        trials = _TRIALS[number % len(_TRIALS)]
         if number % 10 == 9:
-            yield play_odd_feature(rng, OddFeature(worlds=worlds, mu=3.0 + number % 3))
+            yield play_odd_feature(rng, OddFeature(trials=trials, mu=3.0 + number % 3))
             continue
         tensors = _MODELS[number % len(_MODELS)]
         relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))
-        yield play(rng, NoiseSetting(tensors, worlds, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
+        yield play(rng, NoiseSetting(tensors, trials, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
 
 
-def _judged(kind: str, runs: Iterator[Measured], console: Console) -> list[str]:
+def _judged(kind: str, runs: Iterator[NoiseMeasurements], console: Console) -> list[str]:
     """Judge honest runs, print their table, and return what contradicts the claims."""
     judged = [run_family(measured)[0] for measured in runs]
     number, violated = len(judged), sum(any(test.violated for test in tests) for tests in judged)
     p_values = {name: [test.p_value for tests in judged for test in tests if test.name == name] for name in T}
     offered = {name: np.array(values) for name, values in p_values.items() if values}
-    laws = {name: _law_of(name, values) for name, values in offered.items()}
+    distributions = {name: _distribution_of(name, values) for name, values in offered.items()}
     most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # that chance explains
     columns = ("test", "runs", "p-values are", "KS p", "smallest p", "level")
     title = f"Honest {kind} federations: {violated} of {number} violated, {most} allowed"
     rows = [
-        (name, str(values.size), laws[name][0], f"{laws[name][1]:.3f}", f"{values.min():.2g}", f"{name.level:.2g}")
+        (
+            name,
+            str(values.size),
+            distributions[name][0],
+            f"{distributions[name][1]:.3f}",
+            f"{values.min():.2g}",
+            f"{name.level:.2g}",
+        )
         for name, values in offered.items()
     ]
     console.print(table_of(columns, title, columns, rows))
     problems = [] if violated <= most else [f"{violated} of {number} honest runs are violated"]
-    problems += [f"the p-values of {name} are not {law}" for name, (law, ks) in laws.items() if ks < ALARM / len(laws)]
+    problems += [
+        f"the p-values of {name} are not {distribution}"
+        for name, (distribution, ks) in distributions.items()
+        if ks < ALARM / len(distributions)
+    ]
     return [f"honest {kind}: {problem}" for problem in problems]
 
 

@@ -9,16 +9,16 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fl_audit.audits.canaries.kept import Watch
+from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.strategies.live.watch import watched
+from fl_audit.strategies.live.observer import watched
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train as many rounds as promised; `added` is the noise that is really added, over the noise that is promised."""
+    """Train as many rounds as claimed; `added` is the noise that is really added, over the noise that is claimed."""
     config = context.run_config
     rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
     out, answering = Path(str(config["out"])), int(config["answering"])
@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
     private = DifferentialPrivacyServerSideFixedClipping(averaged, noise * float(config["added"]), 1.0, hospitals)
     terms = TrainingTerms("add-remove-client", noise, rounds)
     canaries = int(config["canaries"])
-    watch = Watch(out / "canaries", directions=11, canaries=max(canaries, 1), terms=terms, delta=1e-5)
+    watch = TrainingObserver(out / "canaries", directions=11, canaries=max(canaries, 1), terms=terms, delta=1e-5)
     strategy = watched(private, watch) if canaries else private
     out.mkdir(parents=True, exist_ok=True)
     with np.load(str(config["data"])) as test:

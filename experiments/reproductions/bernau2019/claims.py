@@ -15,7 +15,14 @@ from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
 from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
 from fl_audit.experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from fl_audit.experiments.reproductions.bernau2019.sentences import (
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    WHITE_BOX,
+    MembershipSetting,
+    Method,
+)
+from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
     LITTLE_MORE,
@@ -27,28 +34,21 @@ from fl_audit.experiments.reproductions.bernau2019.sentences import (
     printed_phi,
     trade_sentence,
 )
-from fl_audit.experiments.reproductions.bernau2019.settings import (
-    ATTACK_NAMES,
-    BLACK_BOX,
-    WHITE_BOX,
-    MembershipSetting,
-    Method,
-)
 from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 
 LOOKS = 3
-"""How often claims are looked at while worlds are added: first part, and twice more (see `planning`)."""
+"""How often claims are looked at while trials are added: first part, and twice more (see `planning`)."""
 CONFIDENCE = 1 - 0.05 / LOOKS
-"""Of the intervals of all claims: whenever worlds stop being added, a verdict is wrong with 5 % at most."""
+"""Of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
 
 
 def _claim(played: PlayedData, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
-    """Return a claim about some runs of a data set: it has as many worlds as the smallest of them."""
+    """Return a claim about some runs of a data set: it has as many trials as the smallest of them."""
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
-    return PaperClaim(**{"section": "6", "where": played.data.title, **told}, worlds=min(run.worlds for run in runs),
+    return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
                       runs=names)  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def above_half_on_purchases(played: PlayedData) -> Iterator[PaperClaim]:
         runs = [run for run in played.central if run.setting.level < UNTIL_Z[attack]]
         if runs:
             found = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
-            yield above_half(attack, played.data.title, end_by_end(min, found), min(run.worlds for run in runs))
+            yield above_half(attack, played.data.title, end_by_end(min, found), min(run.trials for run in runs))
 
 
 def confidence_of_each(runs: int) -> float:
@@ -133,7 +133,7 @@ def baseline_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether the black-box attack never leaves the baseline on COLLAB."""
     if played.data.study is MembershipStudy.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
-        yield black_box_baseline(played.data.title, found, min(run.worlds for run in played.runs))
+        yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
 
 def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
@@ -141,7 +141,7 @@ def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
             found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)
-            claim = printed_phi(run.setting, found, run.worlds)
+            claim = printed_phi(run.setting, found, run.trials)
             if claim is not None:
                 premises = (_is_attacked(played, played.of_phi), _is_learned(played))
                 yield replace(claim, premises=premises, runs=(run.setting.name,))
@@ -184,7 +184,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         known = {run: one for run, one in found.items() if isfinite(one.low)}
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
         largest = end_by_end(max, known.values()) if known else NOTHING
-        # More worlds tell most at the level that comes nearest to showing what the largest number says.
+        # More trials tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1
         nearest = max(
             known, default=runs[0],
@@ -268,7 +268,7 @@ def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
 def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
     """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
 
-    Means over worlds of the mean of the largest confidence in true records of targets; intervals of all differences
+    Means over trials of the mean of the largest confidence in true records of targets; intervals of all differences
     hold together (Bonferroni). None where that level or all others are not played.
     """
     own = next((one for one in local if one.setting.level == 1.0), None)
@@ -330,7 +330,7 @@ def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
     """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
-        f"Student's or of resampled worlds, each at {CONFIDENCE:.1%}: worlds are added where claims are open, which "
+        f"Student's or of resampled trials, each at {CONFIDENCE:.1%}: trials are added where claims are open, which "
         f"are looked at {LOOKS} times at most, so that a verdict is wrong with about 5 %. Of twenty one or more may be."
     )
     premises = (

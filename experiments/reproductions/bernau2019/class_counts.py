@@ -7,8 +7,8 @@ They are read from files of their own: neither their labels nor, for Texas, thei
 from dataclasses import replace
 from pathlib import Path
 
-from fl_audit.data.binary import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.data.records import Source
+from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import require
 
 _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)

@@ -16,20 +16,20 @@ from fl_audit.strategies.challenger import SeededChallenger
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2
 """In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
-PATIENCE = 8  # epochs without a smaller loss that end the training of a world; the paper does not state its own
+PATIENCE = 8  # epochs without a smaller loss that end the training of a trial; the paper does not state its own
 EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 
 
-def _seed_of(part: settings.WorldPart, size: settings.Size) -> int:
+def _seed_of(part: settings.TrialPart, size: settings.Size) -> int:
     """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
 
     It is the first one of the run's name whose coins give every target shadow models both with it and without it: with
-    24 worlds and 2,000 targets one seed of 170 does not.
+    24 trials and 2,000 targets one seed of 170 does not.
     """
     for more in count():
         seed = zlib.crc32(f"{part.name}{f'-seed{more}' if more else ''}".encode())
-        if fewest_on_a_side(SeededChallenger(seed, size.records).membership(range(size.worlds))).min() >= FEWEST:
+        if fewest_on_a_side(SeededChallenger(seed, size.records).membership(range(size.trials))).min() >= FEWEST:
             break
     return seed
 
@@ -37,11 +37,11 @@ def _seed_of(part: settings.WorldPart, size: settings.Size) -> int:
 def all_values(extent: Extent) -> dict[str, Any]:
     """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
-    parts = [settings.WorldPart(setting) for one in data for setting in settings.settings_of(one, extent)]
+    parts = [settings.TrialPart(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked.
 
     Parameters
@@ -71,8 +71,8 @@ def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -
         "training": training,
         "privacy": _privacy(setting, size),
         "audit": {
-            "game": "membership",
-            "worlds": size.worlds,
+            "kind": "membership",
+            "trials": size.trials,
             "targets": size.records,
             "attacks": list(ATTACKS),
             "insider": is_central and data.study in settings.WITH_INSIDER,
@@ -81,7 +81,7 @@ def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -
         },
         "run": {
             "seed": seed,
-            "worlds-per-batch": size.worlds,
+            "trials-per-batch": size.trials,
             "keep-releases": 0,
             "keep-final-models": True,
             "actors": 1,  # runs are played side by side instead
@@ -134,8 +134,8 @@ def _privacy(setting: settings.MembershipSetting, size: settings.Size) -> dict[s
                 "accountant": "rdp-classic",
             }
         case settings.Method.LOCAL:
-            local = {"private": False, "randomiser": str(data.randomiser), "record-epsilon": setting.level}
-            if data.randomiser is settings.Randomiser.PIXELS:
+            local = {"private": False, "local-randomizer": str(data.local_randomizer), "record-epsilon": setting.level}
+            if data.local_randomizer is settings.Randomizer.PIXELS:
                 # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
                 local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
             return common | local

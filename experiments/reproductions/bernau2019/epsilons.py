@@ -1,4 +1,6 @@
-"""Tables 2 and 3 of Bernau et al. 2019: what epsilon of local DP counts, and what the noise of central DP promises."""
+"""Tables 2 and 3 of Bernau et al. 2019: what epsilon of local DP counts, and what the noise of central DP
+guarantees.
+"""
 
 import math
 from collections.abc import Iterator
@@ -11,8 +13,8 @@ from matplotlib.axes import Axes
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019 import published
 from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipStudy
-from fl_audit.experiments.reproductions.looks import CurveLook, draw_published, legend_below
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
@@ -39,7 +41,7 @@ class EpsilonVerdict(StrEnum):
     LARGER = "printed is larger"
 
 
-class Promise(NamedTuple):
+class PrintedGuarantee(NamedTuple):
     """A printed epsilon of central DP beside ours.
 
     `fewest` and `most` are the epochs between which our accountant gives the printed number, to its last digit.
@@ -90,7 +92,7 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
     return renyi_divergences((event,), "rdp-classic", Adjacency.ADD_REMOVE_RECORD)
 
 
-def promises() -> Iterator[Promise]:
+def guarantees() -> Iterator[PrintedGuarantee]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
@@ -100,12 +102,12 @@ def promises() -> Iterator[Promise]:
             fewest, most = (
                 _steps_for(members, batch, z, printed + side * _HALF_A_DIGIT) * batch / members for side in (-1, 1)
             )
-            yield Promise(study, classes, z, printed, ours, epochs, fewest, most)
+            yield PrintedGuarantee(study, classes, z, printed, ours, epochs, fewest, most)
 
 
 def table_3() -> ItemResult:
     """Return epsilon of central DP in Table 3, computed again, with the epochs that would give what is printed."""
-    found = list(promises())
+    found = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
     _draw(left, right, found)
@@ -122,7 +124,7 @@ def table_3() -> ItemResult:
     )
 
 
-def _row(one: Promise) -> ItemRow:
+def _row(one: PrintedGuarantee) -> ItemRow:
     fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
     supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is MembershipStudy.SKEWED else ""
     return ItemRow(
@@ -131,7 +133,7 @@ def _row(one: Promise) -> ItemRow:
     )  # fmt: skip
 
 
-def _remarks(found: list[Promise]) -> Iterator[str]:
+def _remarks(found: list[PrintedGuarantee]) -> Iterator[str]:
     for study, classes in published.TABLE_3:
         column = [one for one in found if (one.study, one.classes) == (study, classes)]
         counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
@@ -141,7 +143,8 @@ def _remarks(found: list[Promise]) -> Iterator[str]:
         yield f"{study}, {classes} classes: {said}; furthest apart: {apart}."
     yield (
         "LFW fits its stated 110 epochs, but for one number of 50 and one of 100 people. Purchases fits 200 epochs to "
-        "within half a per cent at z .5, and its columns of 20 classes and more promise less at larger z, as training "
+        "within half a per cent at z .5, and its columns of 20 classes and more guarantee less at larger z, as "
+        "training "
         "that ended early would. Texas with 150 and 300 classes fits its 1000 epochs at z .5; all numbers at larger z "
         "fit 600 and fewer. COLLAB exceeds what its stated 100 epochs spend, and fits the 300 of the original model, "
         "but for z .5."
@@ -165,7 +168,7 @@ _SAID = {
 }
 
 
-def _draw(left: Axes, right: Axes, found: list[Promise]) -> None:
+def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     """Draw ratios of epsilon and, on the right, epochs that fit; columns of the table stand side by side at each z."""
     columns = list(published.TABLE_3)
     for axes in (left, right):

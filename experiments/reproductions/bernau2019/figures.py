@@ -18,8 +18,14 @@ from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANC
 from fl_audit.experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, Method
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
-from fl_audit.experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.plot_style import (
+    CurveLook,
+    draw_measured,
+    draw_published,
+    empty_panel,
+    legend_below,
+)
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 SIDES = (Method.CENTRAL, Method.LOCAL)
@@ -80,9 +86,9 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
         table(row for one in played for row in _rows_of(one)),
         figure,
         "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
-        "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
+        "Accuracy of the models (means over trials with 95 % intervals), AUC of the black-box attack (shadow models) "
         "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
-        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all worlds "
+        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all trials "
         f"and the trade-off are those of {shown.data.title}.",
         tuple(_remarks(study, played)),
         shown_rows=90,
@@ -97,25 +103,25 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
         yield ItemRow(
             run.setting.label, "training accuracy", _printed_accuracy(run.setting), measured=train.value,
-            repetitions=run.worlds,
+            repetitions=run.trials,
             note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
         )  # fmt: skip
         note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
         yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
-        for attack in run.areas_of_worlds:
-            five = run.areas_of_worlds[attack][: settings.REPETITIONS]
-            note = f"five worlds, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
+        for attack in run.areas_of_trials:
+            five = run.areas_of_trials[attack][: settings.REPETITIONS]
+            note = f"five trials, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
             yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
             yield _row(
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
-                note="as the paper asks; test records are of another law, which this AUC tells apart as well",
+                note="as the paper asks; test records are of another distribution, which this AUC tells apart as well",
             )  # fmt: skip
         if run is not played.original:
             yield from (
                 _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
                 for attack in (BLACK_BOX, WHITE_BOX)
-                if attack in run.areas_of_worlds
+                if attack in run.areas_of_trials
             )
 
 
@@ -127,7 +133,7 @@ def _printed_accuracy(setting: settings.MembershipSetting) -> float:
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
-    return measured_row(run.setting.label, quantity, found, run.worlds, note)
+    return measured_row(run.setting.label, quantity, found, run.trials, note)
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
@@ -161,7 +167,7 @@ def _accuracies(axes: Axes, played: Sequence[PlayedData], method: Method) -> Non
 
 
 def _areas(axes: Axes, played: Sequence[PlayedData], method: Method, attack: str) -> None:
-    if not any(attack in run.areas_of_worlds for one in played for run in one.side(method)):
+    if not any(attack in run.areas_of_trials for one in played for run in one.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
@@ -177,7 +183,7 @@ def _areas(axes: Axes, played: Sequence[PlayedData], method: Method, attack: str
 def _phis(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for (original, *private), places, look, name in _forms(played, method):
-        attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
+        attack = WHITE_BOX if WHITE_BOX in original.areas_of_trials else BLACK_BOX
         if private:
             draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
     printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is Method.CENTRAL]
@@ -203,7 +209,7 @@ def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequenc
 
 def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
-    if not any(attack in run.areas_of_worlds for run in runs):
+    if not any(attack in run.areas_of_trials for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
@@ -218,7 +224,7 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
 
 def _tradeoff(axes: Axes, played: PlayedData, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
-    if not any(attack in run.areas_of_worlds for run in played.runs):
+    if not any(attack in run.areas_of_trials for run in played.runs):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
@@ -257,12 +263,12 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
 
 def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:
     for one in played:
-        size, worlds = one.original.config, [run.worlds for run in one.runs]
-        alike = min(worlds) == max(worlds)
-        played_worlds = f"{min(worlds)} worlds" if alike else f"{min(worlds)} to {max(worlds)} worlds a setting"
+        size, trials = one.original.config, [run.trials for run in one.runs]
+        alike = min(trials) == max(trials)
+        played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
         yield (
             f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{played_worlds}, {most_epochs(size):.0f} epochs at most."
+            f"{played_trials}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 
@@ -298,9 +304,12 @@ _REMARKS = {
     MembershipStudy.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
-        "The paper's non-members are test records, whose noise bits have another law than those of the training "
-        "records. An attack then tells the two laws apart as well, and gets an AUC away from .5 without any leak. "
-        "Here members and others have the same law; what the loss alone gets of members against test records stands in "
+        "The paper's non-members are test records, whose noise bits have another distribution than those of the "
+        "training "
+        "records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 without any "
+        "leak. "
+        "Here members and others have the same distribution; what the loss alone gets of members against test records "
+        "stands in "
         "rows of its own.",
         "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
         "them. The paper does not say which records it shows.",
@@ -316,7 +325,7 @@ _ADVERSARY_LOOKS = {
 
 
 def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
-    """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart."""
+    """Return the AUC of each adversary by epsilon of central DP, on the same trials, and how far they are apart."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
@@ -330,7 +339,7 @@ def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
     return ItemResult(
         table(row for one in played for row in _adversary_rows(one)),
         figure,
-        "Area under the ROC of each adversary, mean over worlds with 95 % intervals, on the same worlds: every "
+        "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
         "adversary judges the same targets of the same models. Grey: guessing.",
         (
             "For every target there is an insider of its own, who knows all other records and who of the targets is "
@@ -345,10 +354,10 @@ def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
 
 
 def _draw_adversaries(axes: Axes, played: PlayedData) -> None:
-    central = [run for run in played.central if settings.INSIDER in run.areas_of_worlds]
+    central = [run for run in played.central if settings.INSIDER in run.areas_of_trials]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in _ADVERSARY_LOOKS.items():
-        if not all(attack in run.areas_of_worlds for run in central):
+        if not all(attack in run.areas_of_trials for run in central):
             continue
         found = [area_of(run, attack) for run in central]
         draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
@@ -357,13 +366,13 @@ def _draw_adversaries(axes: Axes, played: PlayedData) -> None:
 
 def _adversary_rows(played: PlayedData) -> Iterator[ItemRow]:
     for run in played.central:
-        if settings.INSIDER not in run.areas_of_worlds:
+        if settings.INSIDER not in run.areas_of_trials:
             continue
         setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
-        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_worlds]
+        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
         for attack in there:
-            yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.worlds)
-        note = f"interval at {CONFIDENCE:.1%}, worlds as pairs"
+            yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
+        note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
         for one, other in pairwise(there):
             found = gain([run], one, other, CONFIDENCE)[0]
-            yield measured_row(setting, f"AUC, {one} less {other}", found, run.worlds, note)
+            yield measured_row(setting, f"AUC, {one} less {other}", found, run.trials, note)

@@ -3,7 +3,7 @@
 Zhang et al. 2018, "An end-to-end deep learning architecture for graph classification" (AAAI), as Bernau et al. 2019
 (section 4.3) use it on COLLAB: without the dropout layer.
 
-All layers with weights are two-dimensional convolutions and dense layers, which `StackedModel` runs in all worlds at
+All layers with weights are two-dimensional convolutions and dense layers, which `StackedModel` runs in all trials at
 once, without a gradient for each example.
 """
 
@@ -121,8 +121,8 @@ class GraphNetwork(nn.Module):
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
     """Return every node's values (m, width, nodes), averaged over itself and the nodes that it is joined to.
 
-    `averaging` is D^-1 (A + I) of n graphs (n, nodes, nodes). Several worlds may have the same graphs: then m is a
-    multiple of n, and worlds stand one after the other.
+    `averaging` is D^-1 (A + I) of n graphs (n, nodes, nodes). Several trials may have the same graphs: then m is a
+    multiple of n, and trials stand one after the other.
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)

@@ -9,18 +9,18 @@ from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
-from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
+from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.rejudging import rejudge
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
-from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
+from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, TrialPart
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
-from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
-from fl_audit.report.wording import plural
+from fl_audit.report.formatting import plural
 
 QUICK_WARNING = (
     "Quick form: few records, few epochs, some of the levels. It shows that everything works, and proves little."
@@ -91,8 +91,8 @@ def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) 
     """Return an item with what the runs behind it took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
-    parts = {WorldPart(run.setting, number): run.worlds // run.parts for run in runs for number in range(run.parts)}
-    spent = spent_on({context.runs / part.name: worlds for part, worlds in parts.items()})
+    parts = {TrialPart(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
+    spent = spent_on({context.runs / part.name: trials for part, trials in parts.items()})
     return replace(item.build(own), spent=spent)
 
 
@@ -122,7 +122,7 @@ def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipIte
         count, differing = by_key["table2"].computed
         alike = f"{count - len(differing)} of {count} printed epsilons of local DP"
         said.append(f"{alike} follow from theory in all printed digits.")
-    printed = list(promises())
+    printed = list(guarantees())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
     said.append(
         f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
@@ -153,23 +153,24 @@ def _played(runs: Sequence[MembershipFindings]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms.</p>"
     common = (
-        "Every run is a game of membership: each target is in with probability 1/2 in each world. Every world's model "
-        "is attacked, with all other worlds' models as its shadow models, so that target and shadow models come from "
-        f"one run. The paper repeats each experiment {REPETITIONS} times; here every world is a repetition, numbers "
+        "Every run is a membership audit: each target is in with probability 1/2 in each trial. Every trial's model "
+        "is attacked, with all other trials' models as its shadow models, so that target and shadow models come from "
+        f"one run. The paper repeats each experiment {REPETITIONS} times; here every trial is a repetition, numbers "
         f"are means over all of them, and the rows name what {REPETITIONS} of them give. Batch, clipping norm and "
         "learning rates are those of Table 3 where nothing else is said. Central DP is DP-Adam on Poisson samples of "
         "records; all other models are trained by Adam in shuffled batches, whose moments begin anew every "
         f"{EPOCHS_A_ROUND} epochs. Training ends where the loss on records that are neither targets nor test records "
-        f"has not fallen for {PATIENCE} epochs, while the promise counts all epochs. Under local DP models are trained "
+        f"has not fallen for {PATIENCE} epochs, while the guarantee counts all epochs. Under local DP models are "
+        "trained "
         "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
         "some data sets the levels between the largest and the smallest epsilon. Every setting is played in parts of "
-        "equally many worlds, which are each other's shadow models: one part everywhere, then more where claims are "
+        "equally many trials, which are each other's shadow models: one part everywhere, then more where claims are "
         f"not decided, until no more than {MOST_OPEN} are open or the time that was given is over."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",
-         f"{most_epochs(run.config):.0f}", f"{run.chosen_epoch.mean():.1f}", f"{run.epsilon:.4g}", f"{run.worlds}")
+         f"{most_epochs(run.config):.0f}", f"{run.chosen_epoch.mean():.1f}", f"{run.epsilon:.4g}", f"{run.trials}")
         for run in runs
     ]  # fmt: skip
-    columns = ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Worlds")
+    columns = ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Trials")
     return f"<p>{escape(common)}</p>\n{page_table(columns, rows, numbers=range(2, 7))}"

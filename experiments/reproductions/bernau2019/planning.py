@@ -1,4 +1,4 @@
-"""Which worlds are played: some of every setting, then more where a claim lacks them, within a budget of time."""
+"""Which trials are played: some of every setting, then more where a claim lacks them, within a budget of time."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
@@ -7,34 +7,34 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.arrays import Floats
+from fl_audit.atomic_files import read_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of
 from fl_audit.experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipData,
     MembershipSetting,
-    WorldPart,
+    TrialPart,
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import Context, Extent
-from fl_audit.experiments.reproductions.playing import cores, seconds_of
+from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
 from fl_audit.experiments.runs.store import write_json
-from fl_audit.whole_files import read_json
 
 PLAN = "plan.json"
 ROOM = 1.25
-"""More worlds than a claim seems to lack, since its number moves as worlds are added."""
+"""More trials than a claim seems to lack, since its number moves as trials are added."""
 MOST_OPEN, SPARE = 8, 2
-"""No worlds are added where so few claims are open. Where more are, so many claims more are meant to be decided: some
-stay open with the worlds that they seem to lack."""
+"""No trials are added where so few claims are open. Where more are, so many claims more are meant to be decided: some
+stay open with the trials that they seem to lack."""
 Parts = dict[str, int]  # how many parts of each setting, by its name
 
 
 def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[PlayedData]:
     """Carry out what is planned and not finished yet, and read what all settings found.
 
-    Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
+    Every setting is played once. Then, in the full form, claims that are not decided are given the trials that they
     seem to lack, cheapest first, until no more than `MOST_OPEN` are open: at the second look for half of the time that
     is left, at the last for all of it. What was planned stands in `plan.json`, so that an interrupted reproduction goes
     on with the same plan.
@@ -44,7 +44,7 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
     data, context
         The data sets; where the runs are kept, how much is computed, and within how many minutes.
     adding
-        Whether worlds are added: where all claims are asked for. Worlds that were added before are read in any case.
+        Whether trials are added: where all claims are asked for. Trials that were added before are read in any case.
 
     Raises
     ------
@@ -109,13 +109,13 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
     """Return the cheapest numbers of parts with which the interval is as narrow as the claim lacks; empty if unknown.
 
-    A run whose worlds make the share s of the squared width is played m times as often: the sum of s / m is what is to
+    A run whose trials make the share s of the squared width is played m times as often: the sum of s / m is what is to
     be left of it, and seconds are least where m goes with the root of s over seconds (Neyman).
     """
-    more = claim.worlds_to_decide
+    more = claim.trials_to_decide
     if more is None or not claim.runs:
         return {}
-    left = claim.worlds / (ROOM * more)
+    left = claim.trials / (ROOM * more)
     shares = np.array(claim.shares or [1 / len(claim.runs)] * len(claim.runs))
     own = np.array([before[run] for run in claim.runs], dtype=np.float64)
     worth = np.sqrt(shares / (own * np.array([max(seconds[run], 1.0) for run in claim.runs])))
@@ -132,14 +132,14 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
 
 def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> list[PlayedData]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
-    parts = [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    parts = [TrialPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
     runs = play_parts(parts, context)
     return [played_of(one, runs) for one in data]
 
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return how long the first part of each setting took; 0 before it was played."""
-    found = {one.name: seconds_of(context.runs / WorldPart(one).name) for one in settings}
+    found = {one.name: seconds_of(context.runs / TrialPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 
 
@@ -148,5 +148,5 @@ def _read(path: Path) -> list[Parts]:
         return []
     plans: list[Parts] = read_json(path)
     whole = isinstance(plans, list) and all(isinstance(count, int) for one in plans for count in one.values())
-    require(whole and len(plans) <= LOOKS, f"{path} is no plan of worlds: accepted is what was written there")
+    require(whole and len(plans) <= LOOKS, f"{path} is no plan of trials: accepted is what was written there")
     return plans

@@ -14,7 +14,15 @@ from fl_audit.experiments.reproductions.bernau2019.claims import (
     confidence_of_each,
 )
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
-from fl_audit.experiments.reproductions.bernau2019.sentences import (
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    MembershipData,
+    MembershipSetting,
+    Method,
+    settings_of,
+)
+from fl_audit.experiments.reproductions.bernau2019.textual_claims import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
     LITTLE_MORE,
@@ -24,14 +32,6 @@ from fl_audit.experiments.reproductions.bernau2019.sentences import (
     closed_forms,
     printed_phi,
     trade_sentence,
-)
-from fl_audit.experiments.reproductions.bernau2019.settings import (
-    ATTACK_NAMES,
-    BLACK_BOX,
-    MembershipData,
-    MembershipSetting,
-    Method,
-    settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
@@ -99,15 +99,15 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
         own = [rows[one.label, ATTACK_NAMES[attack]] for one in chosen]
         return [wider(row, confidence_of_each(len(own))) for row in own]
 
-    def worlds(chosen: list[MembershipSetting]) -> int:
+    def trials(chosen: list[MembershipSetting]) -> int:
         return min(rows[one.label, ATTACK_NAMES[BLACK_BOX]].repetitions for one in chosen)
 
     if data.study is MembershipStudy.COLLAB:
-        yield black_box_baseline(data.title, areas(BLACK_BOX, played), worlds(played))
+        yield black_box_baseline(data.title, areas(BLACK_BOX, played), trials(played))
     if data.study is MembershipStudy.PURCHASES:
         for attack, until in UNTIL_Z.items():
             weaker = [one for one in played if one.method is Method.CENTRAL and one.level < until]
-            yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), worlds(weaker))
+            yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), trials(weaker))
     for method in (Method.LOCAL, Method.CENTRAL):
         first = next((one for one in played if one.method is method and one.is_at_chance), None)
         row = None if first is None else rows.get((first.label, "phi, white-box"))

@@ -12,23 +12,23 @@ from safetensors.torch import load_file
 from scipy.stats import rankdata
 
 from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import SCORE
-from fl_audit.audits.membership.rates import RocCurve, _areas_between_worlds, roc_curve
+from fl_audit.audits.membership.rates import RocCurve, _areas_between_trials, roc_curve
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from fl_audit.experiments.reproductions.papers import Context
-from fl_audit.experiments.reproductions.playing import carry_out_all, planned_runs
+from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.laws import rounds_of, sampling_rate
+from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import read_frame
-from fl_audit.federation.game import Game, load_game
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.membership import Membership
 from fl_audit.server.results import LOGITS
-from fl_audit.whole_files import read_json
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept
@@ -44,25 +44,25 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """What the parts of one setting found: a few numbers of each world, so that memory hardly grows with worlds."""
+    """What the parts of one setting found: a few numbers of each trial, so that memory hardly grows with trials."""
 
     setting: settings.MembershipSetting  # what was run
     config: RunConfig  # the configuration of its first part
     summary: Mapping[str, Any]  # contents of `summary.json` of its first part
-    areas_of_worlds: Mapping[str, Floats]  # AUC of each attack in each world, (worlds,), by its name
+    areas_of_trials: Mapping[str, Floats]  # AUC of each attack in each trial, (trials,), by its name
     rocs: Mapping[str, RocCurve]  # ROC of each attack, its TPR as the mean over parts at each FPR of `_RATES`
-    train_accuracy: Floats  # share of each world's members whose true record its model classifies right, (worlds,)
-    test_accuracy: Floats  # the same of the test records, (worlds,)
-    chosen_epoch: Floats  # after how many passes each world's model was taken, (worlds,)
-    confidence: Floats  # mean over targets of the model's largest confidence in their true records, (worlds,)
+    train_accuracy: Floats  # share of each trial's members whose true record its model classifies right, (trials,)
+    test_accuracy: Floats  # the same of the test records, (trials,)
+    chosen_epoch: Floats  # after how many passes each trial's model was taken, (trials,)
+    confidence: Floats  # mean over targets of the model's largest confidence in their true records, (trials,)
     called: Called | None  # None without the black-box attack
-    # AUC of the loss in each world of members against *test* records, as the paper asks, (worlds,). None where test
-    # records have the law of the targets, so that it makes no difference.
+    # AUC of the loss in each trial of members against *test* records, as the paper asks, (trials,). None where test
+    # records have the distribution of the targets, so that it makes no difference.
     areas_against_test: Floats | None = None
-    parts: int = 1  # how many runs these worlds come from
+    parts: int = 1  # how many runs these trials come from
 
     @property
-    def worlds(self) -> int:
+    def trials(self) -> int:
         """Number of target models, each attacked with all others of its part as its shadows."""
         return len(self.train_accuracy)
 
@@ -102,7 +102,7 @@ class PlayedData:
     @property
     def attacks(self) -> tuple[str, ...]:
         """Those of the paper's attacks that were played."""
-        return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_worlds)
+        return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
     def of_phi(self) -> str:
@@ -132,25 +132,25 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
-    """Return the findings of all parts of one setting, at least one, as one; all have the same number of worlds."""
+    """Return the findings of all parts of one setting, at least one, as one; all have the same number of trials."""
     first = parts[0]
 
     def of_all(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
         return None if values[0] is None else np.concatenate(values)
 
-    attacks = first.areas_of_worlds
+    attacks = first.areas_of_trials
     return replace(
         first,
-        areas_of_worlds={one: np.concatenate([part.areas_of_worlds[one] for part in parts]) for one in attacks},
+        areas_of_trials={one: np.concatenate([part.areas_of_trials[one] for part in parts]) for one in attacks},
         rocs={one: RocCurve(_RATES, np.mean([part.rocs[one].tpr for part in parts], axis=0)) for one in attacks},
         called=_called_together([part.called for part in parts if part.called is not None]),
         parts=sum(part.parts for part in parts),
-        **{name: of_all(name) for name in _BY_WORLD},
+        **{name: of_all(name) for name in _BY_TRIAL},
     )
 
 
-_BY_WORLD = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
+_BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
 
 
 def _called_together(parts: Sequence[Called]) -> Called | None:
@@ -163,18 +163,18 @@ def _called_together(parts: Sequence[Called]) -> Called | None:
 
 
 def _reduced(
-    part: settings.WorldPart,
+    part: settings.TrialPart,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: Membership,
     scores: Mapping[str, Floats],
     confidence: Floats,
-    by_world: Mapping[str, Floats | None],
+    by_trial: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the findings of a part from all that its attacks said: the scores of each by its name, (worlds, targets).
+    """Return the findings of a part from all that its attacks said: the scores of each by its name, (trials, targets).
 
-    `confidence` is the largest one of each world's model in a class, for the true record of each target, (worlds,
-    targets); `by_world` are numbers of each world, (worlds,).
+    `confidence` is the largest one of each trial's model in a class, for the true record of each target, (trials,
+    targets); `by_trial` are numbers of each trial, (trials,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None
@@ -190,21 +190,21 @@ def _reduced(
         config,
         summary,
         {
-            # Who knows all other coins of a world is compared with insiders of other worlds.
-            attack: _areas_between_worlds(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
+            # Who knows all other coins of a trial is compared with insiders of other trials.
+            attack: _areas_between_trials(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
             for attack, values in scores.items()
         },
         {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
         confidence=confidence.mean(axis=1),
         called=called,
-        **by_world,  # type: ignore[arg-type]
+        **by_trial,  # type: ignore[arg-type]
     )
 
 
 def _areas(scores: Floats, is_in: Flags) -> Floats:
-    """Return the area under the ROC in each world (worlds,), from the rank sum of members; ties count half.
+    """Return the area under the ROC in each trial (trials,), from the rank sum of members; ties count half.
 
-    Scores are higher for a likelier member, and `is_in` is who is one, both (worlds, targets); every world has members
+    Scores are higher for a likelier member, and `is_in` is who is one, both (trials, targets); every trial has members
     and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -212,7 +212,7 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.WorldPart], context: Context) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.TrialPart], context: Context) -> list[MembershipFindings]:
     """Carry out those parts that are not finished yet, and return what each setting found, of all of its parts.
 
     Parameters
@@ -238,12 +238,15 @@ def play_parts(parts: Iterable[settings.WorldPart], context: Context) -> list[Me
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.TrialPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished part found."""
-    targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
-    game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
-    logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.worlds)])
-    right, is_in = (logits.argmax(dim=2) == game.differing.labels.cpu()).numpy(), membership.is_in
+    targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
+    federation, membership = (
+        load_federation(read_plan(run.path).public),
+        Membership(by_target(targets, "is_in").astype(np.bool_)),
+    )
+    logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.trials)])
+    right, is_in = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy(), membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"
@@ -256,21 +259,27 @@ def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
             "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
-            "test_accuracy": worlds["test_accuracy"].to_numpy(dtype=np.float64),
-            "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
-            "areas_against_test": _areas_against_test(part, run, game, targets, membership),
+            "test_accuracy": trials["test_accuracy"].to_numpy(dtype=np.float64),
+            "chosen_epoch": trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
+            "areas_against_test": _areas_against_test(part, run, federation, targets, membership),
         },
     )
 
 
 def _areas_against_test(
-    part: settings.WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
+    part: settings.TrialPart,
+    run: RunDirectory,
+    federation: LoadedFederation,
+    targets: pd.DataFrame,
+    membership: Membership,
 ) -> Floats | None:
     if part.setting.data.study is not MembershipStudy.SKEWED:
         return None
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     found, member_losses = [], -by_target(targets, "log_probability")
-    for is_in, members, others in zip(membership.is_in, member_losses, game.losses(models, game.test), strict=True):
+    for is_in, members, others in zip(
+        membership.is_in, member_losses, federation.losses(models, federation.test), strict=True
+    ):
         asked = np.concatenate([members[is_in], others])
         found.append(_areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
     return np.array(found)

@@ -29,7 +29,8 @@ SECOND_LOOKS = (
     ),
     SecondLook(
         _INSIDE, "Location-30", Cause.REAL,
-        "both attacks are as good as each other here, within .01 on average: shadow models of the same law as the "
+        "both attacks are as good as each other here, within .01 on average: shadow models of the same distribution as "
+        "the "
         "target, a set of them for each, leave a view inside little to add. The paper itself sees no significant gain "
         "on Texas.",
     ),

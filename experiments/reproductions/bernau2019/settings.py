@@ -24,7 +24,7 @@ ATTACK_NAMES = {
 _HERE = __name__.rpartition(".")[0]
 WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
 REPETITIONS = 5
-"""The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
+"""The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 
 
 class Method(StrEnum):
@@ -35,7 +35,7 @@ class Method(StrEnum):
     CENTRAL = "CDP"
 
 
-class Randomiser(StrEnum):
+class Randomizer(StrEnum):
     """How an owner perturbs its records, by the names that a configuration has."""
 
     BITS = "randomised-response"
@@ -51,7 +51,7 @@ class Size:
     # `epochs`, `central_epochs`: largest number of passes over the members, without and with central DP.
     epochs: int
     central_epochs: int
-    worlds: int = 24  # target models of a part, which are each other's shadow models
+    trials: int = 24  # target models of a part, which are each other's shadow models
     # `test_records`, `population_records`: largest numbers of records for accuracy, and for the loss that ends training
     # early.
     test_records: int = 1000
@@ -88,15 +88,15 @@ class MembershipData:
         return f"{self.study.lower().replace(' ', '-')}-{name}-{self.classes}"
 
     @property
-    def randomiser(self) -> Randomiser:
+    def local_randomizer(self) -> Randomizer:
         """How local DP perturbs its records."""
         match self.study:
             case MembershipStudy.COLLAB:
-                return Randomiser.EDGES
+                return Randomizer.EDGES
             case MembershipStudy.LFW:
-                return Randomiser.PIXELS
+                return Randomizer.PIXELS
             case MembershipStudy.TEXAS | MembershipStudy.PURCHASES | MembershipStudy.SKEWED:
-                return Randomiser.BITS
+                return Randomizer.BITS
             case _:
                 assert_never(self.study)
 
@@ -219,10 +219,10 @@ class MembershipSetting:
 
 
 @dataclass(frozen=True)
-class WorldPart:
-    """A run: some worlds of a setting, which are the shadow models of each other and of no others.
+class TrialPart:
+    """A run: some trials of a setting, which are the shadow models of each other and of no others.
 
-    All parts have equally many worlds, and thereby equally strong attacks: their worlds are alike and can be counted
+    All parts have equally many trials, and thereby equally strong attacks: their trials are alike and can be counted
     together, however many parts there are.
     """
 

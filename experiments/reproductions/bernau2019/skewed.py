@@ -1,7 +1,7 @@
 """Skewed Purchases: shopping carts that are generated, with more noise in the test records than in the others.
 
 Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model learns from many carts of poor quality
-and is tested on carts of another law. There is no file, and everybody who generates it gets the same records.
+and is tested on carts of another distribution. There is no file, and everybody who generates it gets the same records.
 """
 
 from functools import partial
@@ -27,7 +27,8 @@ _INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in
 def skewed_purchases(
     _: Path | None = None, *, classes: int = SKEWED_CLASSES[0], generated_records: int = SKEWED_RECORDS
 ) -> Source:
-    """Return Skewed Purchases: 600 binary features, a pool and test records of another law, half of the records each.
+    """Return Skewed Purchases: 600 binary features, a pool and test records of another distribution, half of the
+    records each.
 
     Each class has 600 / classes positions of its own, its indicator bits ("products frequently purchased together").
     In a record of the class each of them is 1 with probability 0.8; every other position, a noise bit, is 1 with
@@ -84,7 +85,7 @@ def _drawn(records: int, classes: int, noise: int, part: int) -> Records:
 
 
 def _block(classes: int, noise: int, part: int, number: int) -> tuple[Integers, Flags]:
-    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, world=classes, round=part, client=number)
+    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, trial=classes, round=part, client=number)
     labels = draw.integers(classes, size=_BLOCK)
     # Whole numbers from 0 to 9 make the probabilities exact, which no binary fraction is.
     coins = draw.integers(_TENTHS, size=(_BLOCK, FEATURES), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Privacy against accuracy, with intervals over worlds: phi, and what local and central DP have at like accuracy."""
+"""Privacy against accuracy, with intervals over trials: phi, and what local and central DP have at like accuracy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership.achieved import relative_tradeoff
+from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
@@ -23,8 +23,8 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 class Curve:
     """What an attack achieves on several runs, and what their models do: once as found, and in each resample."""
 
-    # `auc`, `accuracy`: mean over worlds of the AUC and of the test accuracy; the first row as found, then one row a
-    # resample of worlds. Shape (1 + resamples, runs).
+    # `auc`, `accuracy`: mean over trials of the AUC and of the test accuracy; the first row as found, then one row a
+    # resample of trials. Shape (1 + resamples, runs).
     auc: Floats
     accuracy: Floats
 
@@ -46,7 +46,7 @@ class Curve:
         return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return how much of a statistic's variance is due to the worlds of each run; empty if that is not known."""
+        """Return how much of a statistic's variance is due to the trials of each run; empty if that is not known."""
         variances = []
         for run in range(self.auc.shape[1]):
             values = []
@@ -60,24 +60,24 @@ class Curve:
 
 
 def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> Curve:
-    """Return the AUC of an attack and the test accuracy of several runs, with resamples of their worlds.
+    """Return the AUC of an attack and the test accuracy of several runs, with resamples of their trials.
 
     Parameters
     ----------
     runs
-        The runs; the worlds of each are drawn again by themselves.
+        The runs; the trials of each are drawn again by themselves.
     attack, random
         Name of the attack; source of the resamples.
 
     Notes
     -----
-    The AUC of a resample lies sqrt(2) times as far from the mean as worlds drawn again show, since the worlds are each
+    The AUC of a resample lies sqrt(2) times as far from the mean as trials drawn again show, since the trials are each
     other's shadows (`fl_audit.audits.membership.rates`).
     """
     areas, accuracies = [], []
     for run in runs:
-        drawn = random.integers(run.worlds, size=(_RESAMPLES, run.worlds))
-        area, accuracy = run.areas_of_worlds[attack], run.test_accuracy
+        drawn = random.integers(run.trials, size=(_RESAMPLES, run.trials))
+        area, accuracy = run.areas_of_trials[attack], run.test_accuracy
         middle = area.mean()
         stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
         areas.append(np.append(middle, stretched))
@@ -138,14 +138,14 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
 
 
 def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False) -> Interval:
-    """Return the mean over worlds with its t interval.
+    """Return the mean over trials with its t interval.
 
     Parameters
     ----------
     values, confidence
-        The value of each world, (worlds,); confidence of the interval.
+        The value of each trial, (trials,); confidence of the interval.
     shadows_of_each_other
-        Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
+        Whether trials are each other's shadow models: the interval is then wider by the square root of 2
         (`fl_audit.audits.membership.rates`).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
@@ -154,32 +154,32 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
 
 
 def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE) -> Interval:
-    """Return the mean over worlds of the AUC of an attack, with its interval.
+    """Return the mean over trials of the AUC of an attack, with its interval.
 
     Parameters
     ----------
     run, attack, confidence
         The run; name of the attack; confidence of the interval.
     """
-    found = mean_interval(run.areas_of_worlds[attack], confidence, shadows_of_each_other=attack != INSIDER)
+    found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
 
 def gain(
     runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> tuple[Interval, tuple[float, ...]]:
-    """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
+    """Return by how much one attack's AUC exceeds another's, the mean over runs and trials.
 
-    Both attacks see the same models, so that differences are taken world by world, and runs are independent: the
+    Both attacks see the same models, so that differences are taken trial by trial, and runs are independent: the
     variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's. Beside
-    it stands how much of the variance is due to the worlds of each run; empty where all is known.
+    it stands how much of the variance is due to the trials of each run; empty where all is known.
 
     Parameters
     ----------
     runs, stronger, weaker, confidence
         The runs; names of the attacks whose AUC is taken, and taken away; confidence of the interval.
     """
-    each = [run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs]
+    each = [run.areas_of_trials[stronger] - run.areas_of_trials[weaker] for run in runs]
     value = float(np.mean([one.mean() for one in each]))
     variances = np.array([one.var(ddof=1) / len(one) for one in each])
     freedom = np.array([len(one) - 1 for one in each])

@@ -12,7 +12,8 @@ from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.audits.membership.loss import chance_spread
 from fl_audit.audits.membership.rates import Interval
-from fl_audit.experiments.reproductions import looks
+from fl_audit.experiments.reproductions import plot_style
+from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import (
     EPSILON_FROM_ADVANTAGE_LOCAL,
     EPSILON_FROM_BELIEF_LOCAL,
@@ -29,7 +30,6 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     audit_settings,
 )
-from fl_audit.experiments.reproductions.bernau2021.slips import explained
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
@@ -42,8 +42,8 @@ INSIDER = "advantage of the insider"
 MEMBERSHIP = "advantage of Yeom's membership adversary"
 
 _MEMBERSHIP_LOOKS = {
-    NoiseScaling.LOCAL: looks.CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
-    NoiseScaling.GLOBAL: looks.CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
+    NoiseScaling.LOCAL: plot_style.CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
+    NoiseScaling.GLOBAL: plot_style.CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
 }
 
 
@@ -66,18 +66,19 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (SENSITIVITIES, BELIEF, ADVANTAGE), strict=False):
         _draw_epsilons(axes, settings, rows, quantity)
-        finish_axes(axes, f"({letter}) {quantity}", "Promised epsilon (nats)", "Empirical epsilon (nats)")
+        finish_axes(axes, f"({letter}) {quantity}", "Claimed epsilon (nats)", "Empirical epsilon (nats)")
     _draw_advantages(panels[3], settings, rows)
-    finish_axes(panels[3], "(d) Insider and membership", "Promised epsilon (nats)", "Advantage")
-    looks.legend_below(figure, list(panels))
+    finish_axes(panels[3], "(d) Insider and membership", "Claimed epsilon (nats)", "Advantage")
+    plot_style.legend_below(figure, list(panels))
     return ItemResult(
         table(row for setting in settings for row in rows[setting].values()),
         figure,
-        f"{data.title}, one record replaced. On the grey diagonal epsilon' equals the promised epsilon. Bars: in a the "
-        "range over worlds, in b an interval of the extreme value, in c and d 95 % intervals; an arrow means that "
+        f"{data.title}, one record replaced. On the grey diagonal epsilon' equals the claimed epsilon. Bars: in a the "
+        "range over trials, in b an interval of the extreme value, in c and d 95 % intervals; an arrow means that "
         "there is no upper end. The axis ends at twice the largest epsilon at most.",
         explained(
-            ("ls-curve", "gs-curve", "extreme", "equation-6", "local-law", "global-law", "membership", "repetitions",
+            ("ls-curve", "gs-curve", "extreme", "equation-6", "local-distribution", "global-distribution",
+                "membership", "repetitions",
              "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
             data.stands_in,
         ),
@@ -93,34 +94,34 @@ def _number(value: Any, missing: float = nan) -> float:
     return missing if value is None else float(value)
 
 
-def _median_of_largest(mu: float, worlds: int) -> float:
-    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2), with mu at least 0."""
-    return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / worlds))))
+def _median_of_largest(mu: float, trials: int) -> float:
+    """Return the median of the largest of `trials` log-odds of the truth, each N(mu^2/2, mu^2), with mu at least 0."""
+    return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
 def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     """Yield the three empirical epsilons of a run; a missing value or upper end is infinite."""
-    setting, worlds, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
+    setting, trials, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
         ends = stored["intervals"][name]
         measured = Interval(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
         published = printed.get(setting.belief, nan)
-        return measured_row(setting.label, quantity, measured, worlds, note, published=published, theory=theory)
+        return measured_row(setting.label, quantity, measured, trials, note, published=published, theory=theory)
 
     local, study = setting.is_local, setting.data.study
-    note = "largest over worlds; low and high: range over worlds, bookkeeping without chance"
+    note = "largest over trials; low and high: range over trials, bookkeeping without chance"
     by_sensitivities = {} if local else EPSILON_FROM_SENSITIVITIES_GLOBAL[study]
     exact = found.summary["guarantee"]["epsilon"] if local else nan
     yield row(SENSITIVITIES, "from_sensitivity", by_sensitivities, exact, note)
-    note = f"extreme value; interval of the median of the largest of {worlds}, from the sample"
+    note = f"extreme value; interval of the median of the largest of {trials}, from the sample"
     if local:
         printed = published_repetitions(setting.belief)
         note = (
-            f"extreme value; theory: median of the largest of {worlds} by the exact law, interval likewise; "
-            f"of {printed}, about as published, it is {_median_of_largest(found.promised_mu, printed):.3f}"
+            f"extreme value; theory: median of the largest of {trials} by the exact distribution, interval likewise; "
+            f"of {printed}, about as published, it is {_median_of_largest(found.claimed_mu, printed):.3f}"
         )
-    largest = _median_of_largest(found.promised_mu, worlds) if local else nan
+    largest = _median_of_largest(found.claimed_mu, trials) if local else nan
     yield row(BELIEF, "from_belief", EPSILON_FROM_BELIEF_LOCAL[study] if local else {}, largest, note)
     expected = epsilon_from_measured_advantage(found.expected_advantage, setting.data.delta)
     note = f"Eq. (6); theory: {'exact' if local else 'approximate'} advantage through Eq. (6)"
@@ -144,27 +145,29 @@ def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     member = Interval(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
     yield measured_row(
         setting.label, MEMBERSHIP, member, found.repetitions,
-        f"mean over worlds; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
+        f"mean over trials; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
         f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
     )  # fmt: skip
 
 
-def _promised(settings: Sequence[InsiderSetting]) -> list[float]:
+def _claimed(settings: Sequence[InsiderSetting]) -> list[float]:
     return [epsilon_from_belief(setting.belief) for setting in settings]
 
 
 def _draw_epsilons(
     axes: Axes, settings: Sequence[InsiderSetting], rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], quantity: str
 ) -> None:
-    largest = 1.1 * max(_promised(settings))
-    axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="promised epsilon")
+    largest = 1.1 * max(_claimed(settings))
+    axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="claimed epsilon")
     for scaling in SCALINGS:
         own = [setting for setting in settings if setting.scaling is scaling]
-        part, x = [rows[setting][quantity] for setting in own], np.array(_promised(own))
-        _draw_with_published(axes, x, part, scaling, looks.SCALING_LOOKS[scaling])
+        part, x = [rows[setting][quantity] for setting in own], np.array(_claimed(own))
+        _draw_with_published(axes, x, part, scaling, plot_style.SCALING_LOOKS[scaling])
         if scaling is NoiseScaling.LOCAL:
             expected = [row.theory for row in part]
-            axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{looks.THEORY}, local")
+            axes.plot(
+                x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{plot_style.THEORY}, local"
+            )
     axes.set_ylim(top=min(axes.get_ylim()[1], 2 * largest))
 
 
@@ -172,21 +175,21 @@ def _draw_advantages(
     axes: Axes, settings: Sequence[InsiderSetting], rows: Mapping[InsiderSetting, Mapping[str, ItemRow]]
 ) -> None:
     data = settings[0].data
-    grid = np.linspace(0, 1.05 * max(_promised(settings)), 120)
+    grid = np.linspace(0, 1.05 * max(_claimed(settings)), 120)
     axes.plot(grid, [rho_alpha(x, data.delta) for x in grid], color=MUTED, linewidth=4, alpha=0.35, label="rho_alpha")
     axes.plot(grid, np.minimum(np.expm1(grid), 1), color=INK, linestyle=(0, (1, 3)), label="membership bound (to 1)")
     for scaling in SCALINGS:
         own = [setting for setting in settings if setting.scaling is scaling]
-        x = np.array(_promised(own))
-        for quantity, look in ((INSIDER, looks.SCALING_LOOKS[scaling]), (MEMBERSHIP, _MEMBERSHIP_LOOKS[scaling])):
+        x = np.array(_claimed(own))
+        for quantity, look in ((INSIDER, plot_style.SCALING_LOOKS[scaling]), (MEMBERSHIP, _MEMBERSHIP_LOOKS[scaling])):
             _draw_with_published(axes, x, [rows[setting][quantity] for setting in own], scaling, look)
     axes.set_ylim(-0.3, 1.03)
 
 
 def _draw_with_published(
-    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: looks.CurveLook
+    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: plot_style.CurveLook
 ) -> None:
     """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1
-    looks.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
-    looks.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)
+    plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
+    plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

@@ -14,6 +14,7 @@ from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
+from fl_audit.experiments.reproductions.bernau2021.discrepancies import SECOND_LOOKS
 from fl_audit.experiments.reproductions.bernau2021.identification import identified
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
@@ -24,7 +25,6 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     InsiderStudy,
 )
-from fl_audit.experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
@@ -36,7 +36,7 @@ Runs = Mapping[InsiderSetting, InsiderFindings]
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 CLOSE = 0.03
-"""What counts as the same advantage: the standard error of one over the paper's 1000 games."""
+"""What counts as the same advantage: the standard error of one over the paper's 1000 trials."""
 SLIGHTLY = 0.6
 """The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
 NEAR = 0.9
@@ -77,20 +77,20 @@ def closed_forms() -> Iterator[PaperClaim]:
     apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
     yield PaperClaim("4.3", "rho_alpha depends strongly on delta, rho_beta does not", "Figure 3",
                      "rho_alpha at delta 1e-2 over that at 1e-6, smallest over epsilon", exact(apart), 1.1)  # fmt: skip
-    yield PaperClaim("4.4", "Rényi composition promises more than sequential composition", "30 rounds, rho_beta .9",
+    yield PaperClaim("4.4", "Rényi composition guarantees more than sequential composition", "30 rounds, rho_beta .9",
                      "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
                      1.0)  # fmt: skip
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
     """Yield what the noise of the figures allows at rho_beta .9, whatever the data are."""
-    promises = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
-    apart = [(promise.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
-             for delta, promise in promises]  # fmt: skip
+    guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
+    apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
+             for delta, guarantee in guarantees]  # fmt: skip
     yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
                      exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
-    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (promise.noise_multiplier or inf), MAIN_BELIEF) / delta
-            for delta, promise in promises]  # fmt: skip
+    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
+            for delta, guarantee in guarantees]  # fmt: skip
     yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
                      "largest probability that the noise allows, over delta", exact(max(over)),
                      highest=1.0)  # fmt: skip
@@ -100,9 +100,9 @@ def _sequential_over_renyi() -> float:
     """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
     ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):
-        promise = calibrated(0.9, delta)
-        assert promise.noise_multiplier is not None
-        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / promise.noise_multiplier / promise.epsilon)
+        guarantee = calibrated(0.9, delta)
+        assert guarantee.noise_multiplier is not None
+        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / guarantee.noise_multiplier / guarantee.epsilon)
     return min(ratios)
 
 
@@ -123,12 +123,12 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     one, other = (_resampled(found, found.sensitivities, np.median) for found in (most, least))
     yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
                      "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
-                     worlds=least.repetitions)  # fmt: skip
+                     trials=least.repetitions)  # fmt: skip
     for name, found in (("most", most), ("least", least)) if data.study is InsiderStudy.MNIST else ():
         share = _resampled(found, found.sensitivities, outlier_share)
         yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
                          f"{data.title}, {name} dissimilar", "share of outliers", share, highest=FEW_OUTLIERS,
-                         worlds=found.repetitions)  # fmt: skip
+                         trials=found.repetitions)  # fmt: skip
 
 
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -136,35 +136,35 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
-                     "median local sensitivity over 2C", half, highest=0.99, worlds=replaced.repetitions)  # fmt: skip
+                     "median local sensitivity over 2C", half, highest=0.99, trials=replaced.repetitions)  # fmt: skip
     whole = _ratio(_resampled(removed, removed.sensitivities, np.median), settings.CLIPPING_NORM)
     near = data.study is not InsiderStudy.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
                      "median local sensitivity over C", whole, NEAR if near else -inf, ROUNDED if near else 0.99,
-                     worlds=removed.repetitions)  # fmt: skip
+                     trials=removed.repetitions)  # fmt: skip
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
     for setting in settings.main_settings([data]):
-        found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, worlds=runs[setting].repetitions)
-        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), np.mean)
+        found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
+        mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         yield exceedance(setting.label, identified(found)[1].found, data.delta, found.repetitions)
 
 
-def exceedance(where: str, counted: Interval, delta: float, worlds: int) -> PaperClaim:
+def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
     """Return the claim about how often a belief exceeds rho_beta, of a share that was counted.
 
     Parameters
     ----------
-    where, counted, delta, worlds
-        On what; the share of beliefs above rho_beta; the delta that is promised; worlds.
+    where, counted, delta, trials
+        On what; the share of beliefs above rho_beta; the delta that is claimed; trials.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
-                      worlds=worlds, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+                      trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
 def _largest_exceedance(mu: float, belief: float) -> float:
@@ -181,19 +181,20 @@ def _largest_exceedance(mu: float, belief: float) -> float:
 def _insider_advantage(found: InsiderFindings) -> Interval:
     """Return the advantage of the insider by what it believes: of beliefs b in the truth or not, the mean of |2b - 1|.
 
-    The log-odds are the exact likelihood ratio, so that a game with belief b is won with probability max(b, 1 - b): the
-    same mean as that of wins less losses, without the chance of their coins. Where noise follows the local sensitivity
-    and every round differs, the law of the log-odds is the same in every world, and the advantage known.
+    The log-odds are the exact likelihood ratio, so that a federation with belief b is won with probability max(b, 1 -
+    b): the same mean as that of wins less losses, without the chance of their coins. Where noise follows the local
+    sensitivity and every round differs, the distribution of the log-odds is the same in every trial, and the advantage
+    known.
     """
     if found.setting.is_local and found.floored_share == 0:
-        return exact(statistics.predicted_advantage(found.mu_of_worlds))
-    return statistics.t_interval(np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1))
+        return exact(statistics.predicted_advantage(found.mu_of_trials))
+    return statistics.t_interval(np.abs(2 * found.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
-    claim = partial(PaperClaim, worlds=runs[settings.main_settings([data])[0]].repetitions)
+    claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
         counted = runs[InsiderSetting(data, LS, relation)]
         yield counted_advantage(counted.setting, identified(counted)[0].found, counted.repetitions)
@@ -215,34 +216,35 @@ def advantage_name(found: InsiderFindings) -> str:
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
-def counted_advantage(setting: InsiderSetting, counted: Interval, worlds: int) -> PaperClaim:
-    """Return the claim that games are won as often as rho_alpha says.
+def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
+    """Return the claim that trials are won as often as rho_alpha says.
 
     Parameters
     ----------
-    setting, counted, worlds
-        A setting with noise by the local sensitivity; its advantage as games were won, with its interval; its worlds.
+    setting, counted, trials
+        A setting with noise by the local sensitivity; its advantage as trials were won, with its interval; its trials.
     """
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
     off = Interval(counted.value - bound, counted.low - bound, counted.high - bound)
-    return PaperClaim("6", IS_RHO_ALPHA, setting.label, "advantage by counted games less rho_alpha", off, -CLOSE, CLOSE,
-                      worlds=worlds)  # fmt: skip
+    return PaperClaim("6", IS_RHO_ALPHA, setting.label, "advantage by counted trials less rho_alpha", off, -CLOSE,
+        CLOSE,
+                      trials=trials)  # fmt: skip
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
-    one, other = (_resampled(run, run.worlds["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
+    one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
     yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
                      "test accuracy LS B less GS B", difference(one, other), 0.0,
-                     worlds=pair[0].repetitions)  # fmt: skip
+                     trials=pair[0].repetitions)  # fmt: skip
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how near the three empirical epsilons are (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
-    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in rows))
+    claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
     apart = {
         name: statistics.end_by_end(
             np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local]
@@ -271,19 +273,19 @@ def _distance(found: Interval, truth: float) -> Interval:
 
 
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
+    """Yield whether the insider learns more than Yeom's adversary on the same trials, whose bound is loose (6.3)."""
     for setting in settings.audit_settings([data]):
-        found, worlds = runs[setting], runs[setting].repetitions
-        each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
+        found, trials = runs[setting], runs[setting].repetitions
+        each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)
         insider, member = _insider_advantage(found), statistics.t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
                          f"{advantage_name(found)} of the insider less that of Yeom's adversary",
-                         difference(insider, member), 0.0, worlds=worlds)  # fmt: skip
+                         difference(insider, member), 0.0, trials=trials)  # fmt: skip
         bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
         yield PaperClaim("6.3", "the bound of membership inference is loose", setting.label,
                          "bound e^epsilon - 1 less the advantage of Yeom's adversary",
                          Interval(bound - member.value, bound - member.high, bound - member.low), CLOSE,
-                         worlds=worlds)  # fmt: skip
+                         trials=trials)  # fmt: skip
 
 
 TESTS: tuple[Callable[[InsiderData, Runs], Iterator[PaperClaim]], ...] = (
@@ -293,7 +295,7 @@ TESTS: tuple[Callable[[InsiderData, Runs], Iterator[PaperClaim]], ...] = (
 UNTESTED = (
     untested("1", "bounds on membership attacks in terms of epsilon are not tight",
              "said of the work of others; section 6.3 repeats it of Yeom's bound, which is tested"),
-    untested("3", "who wins the game of membership can win the insider's", "a proposition with a proof"),
+    untested("3", "who wins the membership audit can win the insider's", "a proposition with a proof"),
     untested("6", "thirty rounds led to converging models", "no measure of convergence is stated"),
     untested("6.1", "SSIM, Hamming and Manhattan distances suit best", "neither numbers nor a rule are stated"),
     untested("6.2", "other clipping norms behave alike", "an expectation of the paper, without an experiment"),
@@ -323,14 +325,17 @@ def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
             f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
-            "Where noise follows the local sensitivity the law of the log-odds is known: an exact advantage is that of "
-            "the law, with an interval of no width, and no measurement. A measured one is the mean of what beliefs say "
-            "of each game, since the log-odds are the exact likelihood ratio; one by counted games is that of Table 2. "
-            "Of Yeom's adversary it is the mean over worlds with its t interval: what other records would change is no "
+            "Where noise follows the local sensitivity the distribution of the log-odds is known: an exact advantage "
+            "is that of "
+            "the distribution, with an interval of no width, and no measurement. A measured one is the mean of what "
+            "beliefs say "
+            "of each trial, since the log-odds are the exact likelihood ratio; one by counted trials is that of Table "
+            "2. "
+            "Of Yeom's adversary it is the mean over trials with its t interval: what other records would change is no "
             "part of it. How often a belief exceeds rho_beta is counted, and bounded by the noise in a row of its own.",
             "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
-            "does not go to 0 with more worlds.",
+            "does not go to 0 with more trials.",
         ),
         titles,
     )

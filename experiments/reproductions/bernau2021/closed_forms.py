@@ -1,7 +1,7 @@
 """What needs no runs in Bernau et al. 2021: Table 3, and one Gaussian query (Figures 1 to 3).
 
 The query has f(D) = (0, ..., 0) and f(D') = (1, ..., 1), and noise by Eq. (1). Every curve is a closed form. The
-numbers beside them are counted in simulated games on the same query.
+numbers beside them are counted in simulated trials on the same query.
 """
 
 import math
@@ -16,23 +16,23 @@ from scipy.special import expit, ndtr
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
 from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
-from fl_audit.experiments.reproductions.bernau2021.slips import explained
-from fl_audit.experiments.reproductions.looks import draw_published, legend_below
 from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.plot_style import draw_published, legend_below
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.scores import Sensitivities, epsilon_from_belief, gaussian_belief_bound, rho_alpha, rho_beta
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 
-GAMES = 20_000
+TRIALS = 20_000
 OTHER_SEEDS = 200
 """How many further simulations show whether the mean belief of Figure 1 is off by luck."""
 EXAMPLE_EPSILONS = (6.0, 3.0)
@@ -82,9 +82,9 @@ class NoisyQuery:
 
 
 @dataclass(frozen=True)
-class QueryGames:
-    """Games that were played: whether D was used (games,), the answers (games, dimensions), and the log-odds of the
-    data set that was really used (games,)."""
+class QueryTrials:
+    """Trials that were played: whether D was used (trials,), the answers (trials, dimensions), and the log-odds of the
+    data set that was really used (trials,)."""
 
     used: Flags
     answers: Floats
@@ -96,19 +96,19 @@ class QueryGames:
         return self.towards_truth > 0
 
 
-def _simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES) -> QueryGames:
-    """Play games on the query: draw the bit, add noise to the answer, and weigh it."""
-    used = random.random(games) < 0.5
-    noise = query.sigma * random.standard_normal((games, query.dimensions))
+def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIALS) -> QueryTrials:
+    """Play trials on the query: draw the bit, add noise to the answer, and weigh it."""
+    used = random.random(trials) < 0.5
+    noise = query.sigma * random.standard_normal((trials, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
     log_odds = query.log_odds(answers)
-    return QueryGames(used, answers, np.where(used, log_odds, -log_odds))
+    return QueryTrials(used, answers, np.where(used, log_odds, -log_odds))
 
 
 def figure_1() -> ItemResult:
     """Return the decision boundary and the beliefs of the one-dimensional example."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
-    games = _simulate(query, resampling("figure 1"))
+    trials = _simulate(query, resampling("figure 1"))
     others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
@@ -119,48 +119,48 @@ def figure_1() -> ItemResult:
     for bit, curve in ((1, belief), (0, 1 - belief)):
         style, name = BIT_STYLES[bit], "D" if bit else "D'"
         right.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
-    _draw_measured_belief(right, games)
+    _draw_measured_belief(right, trials)
     finish_axes(right, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
     for axes in (left, right):
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
         axes.axvspan(grid[0], 0.5, color="#e4ecf4", zorder=0, label="the adversary says D")
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
-        table(_rows_of_the_boundary(query, games)),
+        table(_rows_of_the_boundary(query, trials)),
         figure,
         f"f(D) = 0 and f(D') = 1 with noise by Eq. (1) at epsilon {query.epsilon:g}, delta {query.delta:g} "
-        f"(sigma = {query.sigma:.3f}). Dots: share of {GAMES:,} simulated games in which D was used, by answer.",
+        f"(sigma = {query.sigma:.3f}). Dots: share of {TRIALS:,} simulated trials in which D was used, by answer.",
         (
             "No number is printed with this figure, not even the noise; it is drawn with the noise of Figure 2a. The "
             "boundary lies in the middle whatever the noise is.",
-            f"The mean belief lies {abs(_belief_off(query, games)):.1f} standard errors from theory, by luck of the "
+            f"The mean belief lies {abs(_belief_off(query, trials)):.1f} standard errors from theory, by luck of the "
             f"seed: with {OTHER_SEEDS} other seeds it lies {abs(np.mean(others)):.1f} from it on average, signs "
             f"counted, and {np.max(np.abs(others)):.1f} at most.",
         ),
     )
 
 
-def _belief_off(query: NoisyQuery, games: QueryGames) -> float:
+def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
     """Return by how many standard errors the mean belief in the truth exceeds theory."""
-    beliefs = expit(games.towards_truth)
+    beliefs = expit(trials.towards_truth)
     error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
     return (float(beliefs.mean()) - mean_belief(query.mu)) / error
 
 
-def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:
-    answers = games.answers[:, 0]
-    said = games.won == games.used
+def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
+    answers = trials.answers[:, 0]
+    said = trials.won == trials.used
     last, first = float(answers[said].max()), float(answers[~said].min())
-    beliefs = expit(games.towards_truth)
-    wins = int(games.won.sum())
-    won = Interval(wins / GAMES, *clopper_pearson(wins, GAMES, CONFIDENCE))
+    beliefs = expit(trials.towards_truth)
+    wins = int(trials.won.sum())
+    won = Interval(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
     mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
     return [
-        measured_row(query.label, "decision boundary (units of f)", Interval((last + first) / 2, last, first), GAMES,
+        measured_row(query.label, "decision boundary (units of f)", Interval((last + first) / 2, last, first), TRIALS,
             "between the last answer taken for D and the first taken for D'", theory=0.5),
-        measured_row(query.label, "share of games won", won, GAMES, "theory: Phi(mu / 2)",
+        measured_row(query.label, "share of trials won", won, TRIALS, "theory: Phi(mu / 2)",
             theory=float(ndtr(query.mu / 2))),
-        measured_row(query.label, "mean belief in the truth", mean, GAMES, "theory: E sigmoid(L), L ~ N(mu^2/2, mu^2)",
+        measured_row(query.label, "mean belief in the truth", mean, TRIALS, "theory: E sigmoid(L), L ~ N(mu^2/2, mu^2)",
             theory=mean_belief(query.mu)),
     ]  # fmt: skip
 
@@ -171,12 +171,12 @@ def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
         axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=name)
 
 
-def _draw_measured_belief(axes: Axes, games: QueryGames) -> None:
-    """Draw the share of games with D among those with similar answers: it equals the belief if that is calibrated."""
+def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
+    """Draw the share of trials with D among those with similar answers: it equals the belief if that is calibrated."""
     edges = np.linspace(-1.75, 2.75, 19)
-    place = np.digitize(games.answers[:, 0], edges) - 1
+    place = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
-    shares = [float(games.used[place == index].mean()) if np.any(place == index) else math.nan for index in range(18)]
+    shares = [float(trials.used[place == index].mean()) if np.any(place == index) else math.nan for index in range(18)]
     axes.plot(centres, shares, "o", color=INK, markersize=4, label="measured share of D")
 
 
@@ -214,21 +214,21 @@ def _shade_errors(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
         )  # fmt: skip
 
 
-def _rows_of_errors(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:
+def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     rows = []
     for used, name in ((True, "share of D taken for D'"), (False, "share of D' taken for D")):
-        group = games.used == used
-        errors, count = int(np.sum(~games.won[group])), int(group.sum())
+        group = trials.used == used
+        errors, count = int(np.sum(~trials.won[group])), int(group.sum())
         share = Interval(errors / count, *clopper_pearson(errors, count, CONFIDENCE))
         theory = float(ndtr(-query.mu / 2))
         rows.append(measured_row(query.label, name, share, count, "theory: Phi(-mu / 2)", theory=theory))
-    return [*rows, _advantage_row(query, games)]
+    return [*rows, _advantage_row(query, trials)]
 
 
-def _advantage_row(query: NoisyQuery, games: QueryGames) -> ItemRow:
-    found = empirical_advantage(games.won, CONFIDENCE)
+def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
+    found = empirical_advantage(trials.won, CONFIDENCE)
     interval, bound = Interval(found.advantage, found.low, found.high), rho_alpha(query.epsilon, query.delta)
-    return measured_row(query.label, "advantage", interval, found.worlds, "theory: rho_alpha, Theorem 3", theory=bound)
+    return measured_row(query.label, "advantage", interval, found.trials, "theory: rho_alpha, Theorem 3", theory=bound)
 
 
 def figure_3() -> ItemResult:
@@ -241,12 +241,14 @@ def figure_3() -> ItemResult:
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
         found = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
         results = [(query, _simulate(query, resampling(query.label))) for query in found]
-        rows += [row for query, games in results for row in (_advantage_row(query, games), _belief_row(query, games))]
+        rows += [
+            row for query, trials in results for row in (_advantage_row(query, trials), _belief_row(query, trials))
+        ]
         reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, Sensitivities.FIXED) for x in grid]
         left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
         bound = [rho_alpha(x, delta) for x in grid]
         right.plot(grid, bound, line, color=colour, linewidth=2, label=f"rho_alpha, delta {delta:g}")
-        measured = [float(2 * games.won.mean() - 1) for _, games in results]
+        measured = [float(2 * trials.won.mean() - 1) for _, trials in results]
         right.plot(EPSILONS, measured, "o", color=colour, markersize=5, label="measured advantage")
     finish_axes(left, "(a) Belief", "epsilon (nats)", "Belief (probability)")
     finish_axes(right, "(b) Advantage", "epsilon (nats)", "Advantage")
@@ -255,7 +257,7 @@ def figure_3() -> ItemResult:
         table(rows),
         figure,
         f"Noise by Eq. (1) at sensitivity sqrt(k), f(D) = 0 and f(D') = 1 in k = {DIMENSIONS} dimensions. Thin lines "
-        "of panel a: the belief that is exceeded with probability delta, by the exact law of the log-odds.",
+        "of panel a: the belief that is exceeded with probability delta, by the exact distribution of the log-odds.",
         (
             "No number is printed with this figure. Its message holds: rho_beta does not depend on delta, and "
             "rho_alpha depends on it strongly.",
@@ -267,16 +269,16 @@ def figure_3() -> ItemResult:
     )
 
 
-def _belief_row(query: NoisyQuery, games: QueryGames) -> ItemRow:
-    passed = int(np.sum(games.towards_truth > query.epsilon))
-    share = Interval(passed / GAMES, *clopper_pearson(passed, GAMES, CONFIDENCE))
-    note = f"theory: P(L > epsilon); promised is at most {query.delta:g}"
+def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
+    passed = int(np.sum(trials.towards_truth > query.epsilon))
+    share = Interval(passed / TRIALS, *clopper_pearson(passed, TRIALS, CONFIDENCE))
+    note = f"theory: P(L > epsilon); claimed is at most {query.delta:g}"
     name = f"share of beliefs above rho_beta = {rho_beta(query.epsilon):.4f}"
-    return measured_row(query.label, name, share, GAMES, note, theory=query.exceeded)
+    return measured_row(query.label, name, share, TRIALS, note, theory=query.exceeded)
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: its closed forms, and what the noise promises that is calibrated to them."""
+    """Return Table 3: its closed forms, and what the noise guarantees that is calibrated to them."""
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
@@ -313,7 +315,7 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return what is promised by the noise with which the paper's accountant keeps a belief over all rounds.
+    """Return what is claimed by the noise with which the paper's accountant keeps a belief over all rounds.
 
     Parameters
     ----------
@@ -322,25 +324,25 @@ def calibrated(belief: float, delta: float) -> Guarantee:
     """
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)
-    return guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
+    return derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
 
 
 def _rows_of_column(study: InsiderStudy, column: PrintedScores) -> list[ItemRow]:
     belief, delta = float(column.belief), float(column.delta)
-    epsilon, promise = epsilon_from_belief(belief), calibrated(float(column.belief), float(column.delta))
+    epsilon, guarantee = epsilon_from_belief(belief), calibrated(float(column.belief), float(column.delta))
     setting = f"{study}, rho_beta {column.belief}"
     bound = rho_alpha(epsilon, delta)
     used = "measured: what the accountant reports of the calibrated noise"
     return [
         ItemRow(setting, "delta", published=delta, theory=CANDIDATES[study][0][0].delta,
             note="as printed; given, not derived"),
-        ItemRow(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=promise.epsilon,
+        ItemRow(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=guarantee.epsilon,
             note=f"{_agreement(epsilon, column.epsilon)}; Eq. (5); {used}"),
         ItemRow(setting, "rho_alpha", published=float(column.advantage), theory=bound,
-            measured=promise.rho_alpha or 0.0, note=f"{_agreement(bound, column.advantage)}; Theorem 3; {used}"),
-        ItemRow(setting, "exact advantage", theory=promise.advantage_bound_exact,
+            measured=guarantee.rho_alpha or 0.0, note=f"{_agreement(bound, column.advantage)}; Theorem 3; {used}"),
+        ItemRow(setting, "exact advantage", theory=guarantee.advantage_bound_exact,
             note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper"),
-        ItemRow(setting, "noise multiplier", theory=promise.noise_multiplier or np.nan,
+        ItemRow(setting, "noise multiplier", theory=guarantee.noise_multiplier or np.nan,
             note="rdp-classic, orders up to 63; not in the paper"),
     ]  # fmt: skip
 

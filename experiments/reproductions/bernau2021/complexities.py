@@ -17,10 +17,10 @@ from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.names import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.records import Records
-from fl_audit.experiments.reproductions.looks import legend_below
 from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.statistics.advantage import empirical_advantage
 
@@ -66,7 +66,7 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return the advantage of one training, from whether its game was won: it knows nothing of the records."""
+    """Return the advantage of one training, from whether its trial was won: it knows nothing of the records."""
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 

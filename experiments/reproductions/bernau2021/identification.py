@@ -10,7 +10,8 @@ from scipy.special import logit, ndtr
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.membership.rates import Interval
-from fl_audit.experiments.reproductions import looks, statistics
+from fl_audit.experiments.reproductions import plot_style, statistics
+from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from fl_audit.experiments.reproductions.bernau2021.settings import (
@@ -21,14 +22,13 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderStudy,
     main_settings,
 )
-from fl_audit.experiments.reproductions.bernau2021.slips import explained
 from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
-_APPROXIMATE = "approximate, from the sensitivities of each world"
+_APPROXIMATE = "approximate, from the sensitivities of each trial"
 AGAINST_PUBLISHED = "against the published"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
@@ -57,8 +57,8 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
             _draw(panel, settings, [pair[index] for pair in part])
             finish_axes(panel, "" if index else one.short_title, "", name if column == 0 else "")
         lower.set_ylim(bottom=-0.06 * lower.get_ylim()[1])
-        lower.axhline(one.delta, color=INK, linestyle=":", linewidth=1.4, label="delta, as promised")
-    looks.legend_below(figure, [panel for row in panels for panel in row], columns=2)
+        lower.axhline(one.delta, color=INK, linestyle=":", linewidth=1.4, label="delta, as claimed")
+    plot_style.legend_below(figure, [panel for row in panels for panel in row], columns=2)
     return ItemResult(
         table(rows),
         figure,
@@ -66,7 +66,8 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
         "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private "
         "release.",
         explained(
-            ("local-law", "global-law", "repetitions", "second-draw", "bit", "optimizer", "calibration", "eq-9", "ssim",
+            ("local-distribution", "global-distribution", "repetitions", "second-draw", "bit", "optimizer",
+                "calibration", "eq-9", "ssim",
              "network", "subset"),
             any(one.stands_in for one in data),
         ),
@@ -80,46 +81,48 @@ def unrounded_text(advantage: float) -> str:
 
 def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     """Return the two rows of a run: its advantage, and its share of beliefs above rho_beta."""
-    setting, worlds, expected = found.setting, found.repetitions, found.expected_advantage
-    measured = empirical_advantage(found.worlds["won"].to_numpy(), CONFIDENCE)
+    setting, trials, expected = found.setting, found.repetitions, found.expected_advantage
+    measured = empirical_advantage(found.trials["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
-    z = _z_against(measured.advantage, expected, worlds)
+    z = _z_against(measured.advantage, expected, trials)
     unrounded = TABLE_2_UNROUNDED[setting.data.study, setting.scaling, setting.relation]
-    z_published = _z_between(measured.advantage, worlds, unrounded, TABLE_2_REPETITIONS)
-    law = "exact" if setting.is_local else _APPROXIMATE
+    z_published = _z_between(measured.advantage, trials, unrounded, TABLE_2_REPETITIONS)
+    distribution = "exact" if setting.is_local else _APPROXIMATE
     against = f"{AGAINST_PUBLISHED} {z_published:+.2f}{unrounded_text(unrounded)}"
-    note = f"theory {law}; z against theory {z:+.2f}, {against}"
+    note = f"theory {distribution}; z against theory {z:+.2f}, {against}"
     if setting.is_local and found.floored_share:
-        seen = statistics.predicted_advantage(found.mu_of_worlds)
+        seen = statistics.predicted_advantage(found.mu_of_trials)
         note += f"; {100 * found.floored_share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
-    passed = int(np.sum(found.worlds["belief"] > setting.belief))
-    share = Interval(passed / worlds, *clopper_pearson(passed, worlds, CONFIDENCE))
+    passed = int(np.sum(found.trials["belief"] > setting.belief))
+    share = Interval(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
     return (
-        measured_row(setting.label, ADVANTAGE, Interval(measured.advantage, measured.low, measured.high), worlds, note,
+        measured_row(setting.label, ADVANTAGE, Interval(measured.advantage, measured.low, measured.high), trials, note,
             published=published.advantage, theory=expected),
-        measured_row(setting.label, EXCEEDED, share, worlds,
-            f"{passed} of {worlds}; promised is at most {setting.data.delta:g}", published=published.exceeded,
-            theory=_predicted_exceedance(found.mu_of_worlds, setting.belief)),
+        measured_row(setting.label, EXCEEDED, share, trials,
+            f"{passed} of {trials}; claimed is at most {setting.data.delta:g}", published=published.exceeded,
+            theory=_predicted_exceedance(found.mu_of_trials, setting.belief)),
     )  # fmt: skip
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return the mean over worlds of P(belief in the truth > `belief`), of mu (worlds,) and a belief in (0, 1).
+    """Return the mean over trials of P(belief in the truth > `belief`), of mu (trials,) and a belief in (0, 1).
 
-    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
+    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in trial w, and the prior to be 1/2.
     """
     positive = mu[mu > 0]
     return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
 
 
-def _z_against(advantage: float, expected: float, worlds: int) -> float:
-    """Return in standard errors how far an advantage over `worlds` games is above what is expected, both in [-1, 1]."""
-    return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
+def _z_against(advantage: float, expected: float, trials: int) -> float:
+    """Return in standard errors how far an advantage over `trials` trials is above what is expected, both in [-1,
+    1].
+    """
+    return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 
-def _z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
-    """Return the difference of two advantages in [-1, 1], each measured over so many games, in its standard errors."""
-    variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
+def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
+    """Return the difference of two advantages in [-1, 1], each measured over so many trials, in its standard errors."""
+    variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
 
@@ -127,13 +130,13 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
     for scaling in SCALINGS:
         own = [index for index, setting in enumerate(settings) if setting.scaling is scaling]
         part = [rows[index] for index in own]
-        look = looks.SCALING_LOOKS[scaling]
-        looks.draw_measured(axes, own, [row.found for row in part], look, look.name, joined=False)
+        look = plot_style.SCALING_LOOKS[scaling]
+        plot_style.draw_measured(axes, own, [row.found for row in part], look, look.name, joined=False)
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
-        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=looks.THEORY)
-        look = looks.SCALING_LOOKS[settings[place].scaling]
-        looks.draw_published(axes, [place + 0.22], [row.published], look.colour)
+        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)
+        look = plot_style.SCALING_LOOKS[settings[place].scaling]
+        plot_style.draw_published(axes, [place + 0.22], [row.published], look.colour)
     axes.set_xticks(places, [setting.letters for setting in settings])
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
@@ -148,11 +151,11 @@ def figure_6(played: Played) -> ItemResult:
             _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
             finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")
         else:
-            looks.empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
+            plot_style.empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
     _draw_accuracies(panels[3], played)
     finish_axes(panels[3], "(d) Test accuracy", "", "Accuracy after the last round (%)")
-    keys = [looks.box_key(looks.SCALING_LOOKS[scaling]) for scaling in SCALINGS]
-    looks.legend_below(figure, list(panels), keys)
+    keys = [plot_style.box_key(plot_style.SCALING_LOOKS[scaling]) for scaling in SCALINGS]
+    plot_style.legend_below(figure, list(panels), keys)
     return ItemResult(
         table(row for setting in main_settings(data) for row in _belief_rows(runs[setting])),
         figure,
@@ -164,7 +167,8 @@ def figure_6(played: Played) -> ItemResult:
             "Panel d of the paper is an example that does not name its data set; ours shows all of them. The paper's "
             "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
             *explained(
-                ("local-law", "second-draw", "bit", "optimizer", "precision", "network", "subset"), played.stands_in
+                ("local-distribution", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
+                played.stands_in,
             ),
         ),
     )
@@ -173,13 +177,13 @@ def figure_6(played: Played) -> ItemResult:
 def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
     for scaling in SCALINGS:
         own = [(place, one) for place, one in enumerate(found) if one.setting.scaling is scaling]
-        values = [one.worlds["belief"].to_numpy() for _, one in own]
-        looks.draw_boxes(axes, values, [place for place, _ in own], looks.SCALING_LOOKS[scaling], 0.6)
+        values = [one.trials["belief"].to_numpy() for _, one in own]
+        plot_style.draw_boxes(axes, values, [place for place, _ in own], plot_style.SCALING_LOOKS[scaling], 0.6)
     for place, one in enumerate(found):
         if one.setting.is_local:
-            mean = statistics.mean_belief(one.promised_mu)
+            mean = statistics.mean_belief(one.claimed_mu)
             axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
-        axes.plot([place], [float(one.worlds["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
+        axes.plot([place], [float(one.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
     axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
     axes.set_xticks(range(len(found)), [one.setting.letters for one in found])
     axes.set_ylim(-0.02, 1.02)
@@ -188,32 +192,32 @@ def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
 def _draw_accuracies(axes: Axes, played: Played) -> None:
     for index, one in enumerate(played.data):
         settings = main_settings([one])
-        values = [100 * played.runs[setting].worlds["test_accuracy"].to_numpy() for setting in settings]
+        values = [100 * played.runs[setting].trials["test_accuracy"].to_numpy() for setting in settings]
         places = np.arange(len(settings)) + 0.27 * (index - (len(played.data) - 1) / 2)
         shade = _SHADES[index]
-        looks.draw_boxes(axes, values, list(places), looks.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
+        plot_style.draw_boxes(axes, values, list(places), plot_style.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
         axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
     axes.set_xticks(range(4), [setting.letters for setting in main_settings(played.data[:1])])
     axes.set_xlim(-0.6, 3.6)
 
 
 def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
-    setting, worlds, random = found.setting, found.repetitions, statistics.resampling(found.setting.name)
-    beliefs = found.worlds["belief"].to_numpy(dtype=np.float64)
-    accuracy = found.worlds["test_accuracy"].to_numpy(dtype=np.float64)
+    setting, trials, random = found.setting, found.repetitions, statistics.resampling(found.setting.name)
+    beliefs = found.trials["belief"].to_numpy(dtype=np.float64)
+    accuracy = found.trials["test_accuracy"].to_numpy(dtype=np.float64)
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
-    law = "exact law" if setting.is_local else _APPROXIMATE
+    distribution = "exact distribution" if setting.is_local else _APPROXIMATE
     return [
-        measured_row(setting.label, "mean belief in the truth", mean, worlds,
-            f"theory: {law}; in print 'on average only slightly above 0.5'",
-            theory=float(np.mean([statistics.mean_belief(float(one)) for one in found.mu_of_worlds]))),
-        measured_row(setting.label, "median belief in the truth", median, worlds,
+        measured_row(setting.label, "mean belief in the truth", mean, trials,
+            f"theory: {distribution}; in print 'on average only slightly above 0.5'",
+            theory=float(np.mean([statistics.mean_belief(float(one)) for one in found.mu_of_trials]))),
+        measured_row(setting.label, "median belief in the truth", median, trials,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
-        ItemRow(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=worlds,
+        ItemRow(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,
             note="an extreme value: grows with the repetitions"),
         replace(identified(found)[1], quantity="share of beliefs above rho_beta",
-            note=f"published: Table 2; promised is at most {setting.data.delta:g}"),
-        measured_row(setting.label, "test accuracy", statistics.bootstrap(accuracy, np.mean, random), worlds,
-            "mean over worlds of the accuracy after the last round; interval: bootstrap over worlds"),
+            note=f"published: Table 2; claimed is at most {setting.data.delta:g}"),
+        measured_row(setting.label, "test accuracy", statistics.bootstrap(accuracy, np.mean, random), trials,
+            "mean over trials of the accuracy after the last round; interval: bootstrap over trials"),
     ]  # fmt: skip

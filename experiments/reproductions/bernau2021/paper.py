@@ -23,13 +23,13 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderStudy,
 )
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
-from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
-from fl_audit.report.law_words import AUDIT_DEVICE
-from fl_audit.report.wording import number_text, plural
+from fl_audit.report.formatting import number_text, plural
+from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 
 NO_DATA = "none of its data sets is there"
-QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
+QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everything works, and proves little."
 
 
 @dataclass(frozen=True)
@@ -141,5 +141,5 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
          f"{found.repetitions:,}", str(found.summary["timing"]["engine"] or "not noted"))
         for found in runs
     ]  # fmt: skip
-    columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")
+    columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Trials", "Engine")
     return f"<p>{escape(common)}</p>\n{page_table(columns, rows, numbers=(3, 4))}"

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.arrays import Floats
+from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
@@ -18,7 +19,7 @@ from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
 from fl_audit.experiments.reproductions.papers import Context
-from fl_audit.experiments.reproductions.playing import carry_out_all, planned_runs
+from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.plan import data_spec
@@ -26,7 +27,6 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 from fl_audit.privacy.scores import gaussian_advantage
-from fl_audit.whole_files import read_json
 
 
 @dataclass(frozen=True)
@@ -36,45 +36,47 @@ class InsiderFindings:
     setting: InsiderSetting  # the setting that was run
     config: RunConfig  # its configuration
     summary: Mapping[str, Any]  # contents of `summary.json`
-    # `worlds`, `rounds`: the tables of the run.
-    worlds: pd.DataFrame
+    # `trials`, `rounds`: the tables of the run.
+    trials: pd.DataFrame
     rounds: pd.DataFrame
     pair: NeighbourPair  # where D and D' differ
 
     @property
     def repetitions(self) -> int:
-        """Number of worlds."""
-        return len(self.worlds)
+        """Number of trials."""
+        return len(self.trials)
 
     @property
-    def promised_mu(self) -> float:
+    def claimed_mu(self) -> float:
         """Gaussian-DP parameter of the noise: sqrt(k) / z."""
-        promise = self.summary["guarantee"]
-        return float(np.sqrt(promise["rounds"]) / promise["noise_multiplier"])
+        guarantee = self.summary["guarantee"]
+        return float(np.sqrt(guarantee["rounds"]) / guarantee["noise_multiplier"])
 
     @property
     def sensitivities(self) -> Floats:
-        """Local sensitivities, shape (worlds, rounds)."""
-        return self._by_world("local_sensitivity")
+        """Local sensitivities, shape (trials, rounds)."""
+        return self._by_trial("local_sensitivity")
 
     @property
-    def mu_of_worlds(self) -> Floats:
-        """Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, shape (worlds,)."""
-        signal = self.sensitivities / self._by_world("sigma")
+    def mu_of_trials(self) -> Floats:
+        """Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, shape (trials,)."""
+        signal = self.sensitivities / self._by_trial("sigma")
         return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
     @property
     def expected_advantage(self) -> float:
-        """The insider's advantage by the law of the log-odds: exact under local noise, else an approximation."""
+        """The insider's advantage by the distribution of the log-odds: exact under local noise, else an
+        approximation.
+        """
         local = self.setting.is_local
-        return gaussian_advantage(self.promised_mu) if local else predicted_advantage(self.mu_of_worlds)
+        return gaussian_advantage(self.claimed_mu) if local else predicted_advantage(self.mu_of_trials)
 
     @property
     def floored_share(self) -> float:
         """Share of rounds in which the differing record changed so little that the noise was kept at its floor."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
-    def _by_world(self, column: str) -> Floats:
+    def _by_trial(self, column: str) -> Floats:
         values: Floats = self.rounds[column].to_numpy(dtype=np.float64).reshape(self.repetitions, -1)
         return values
 
@@ -119,7 +121,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
 
 def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
     """Read what a finished run found."""
-    frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
+    frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("trials", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
 

@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.experiments.reproductions import looks
+from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021 import settings
+from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
-from fl_audit.experiments.reproductions.bernau2021.slips import explained
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -46,7 +46,7 @@ def figure_4(played: Played) -> ItemResult:
             shift = -0.2 if relation is _REPLACE else 0.2
             places = np.array([settings.neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
-            looks.draw_boxes(axes, boxes, list(places), looks.RELATION_LOOKS[relation], 0.36)
+            plot_style.draw_boxes(axes, boxes, list(places), plot_style.RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
         _finish_neighbours(axes, one)
         finish_axes(
@@ -55,12 +55,12 @@ def figure_4(played: Played) -> ItemResult:
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
-    keys = [looks.box_key(looks.RELATION_LOOKS[relation]) for relation in RELATIONS]
-    looks.legend_below(figure, list(panels), [*keys, looks.published_key()])
+    keys = [plot_style.box_key(plot_style.RELATION_LOOKS[relation]) for relation in RELATIONS]
+    plot_style.legend_below(figure, list(panels), [*keys, plot_style.published_key()])
     return ItemResult(
         table(rows),
         figure,
-        "Local sensitivities of all rounds and worlds, by the rank of the neighbour under the dissimilarity measure: "
+        "Local sensitivities of all rounds and trials, by the rank of the neighbour under the dissimilarity measure: "
         "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
         "ranges.",
         remarks_of_figure_4(played.stands_in),
@@ -79,7 +79,7 @@ def _finish_neighbours(axes: Axes, data: settings.InsiderData) -> None:
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(shown) - 0.4)
     medians = FIGURE_4_MEDIANS[data.study]
-    looks.draw_published(axes, [-0.2, len(shown) - 1.2], medians)
+    plot_style.draw_published(axes, [-0.2, len(shown) - 1.2], medians)
 
 
 def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
@@ -98,7 +98,7 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     return [
         measured_row(label, "median local sensitivity", found_median, found.repetitions,
             f"{said}; quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
-            f"{_limit(setting.relation):g}; interval: bootstrap over worlds", published=median),
+            f"{_limit(setting.relation):g}; interval: bootstrap over trials", published=median),
         measured_row(label, "share of outliers", share, found.repetitions, "beyond 1.5 interquartile ranges",
             published=outliers),
     ]  # fmt: skip
@@ -118,11 +118,11 @@ def figure_5(played: Played) -> ItemResult:
             axes, f"({letter}) {one.short_title}", "Round", "Sensitivity (gradient units)" if letter == "a" else ""
         )
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
-    looks.legend_below(figure, list(panels))
+    plot_style.legend_below(figure, list(panels))
     return ItemResult(
         table(rows),
         figure,
-        "Median local sensitivity over the worlds with its middle half, and the global sensitivity that bounds it: C "
+        "Median local sensitivity over the trials with its middle half, and the global sensitivity that bounds it: C "
         "where a record is removed, 2C where one is replaced. Runs with local noise.",
         (
             "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
@@ -137,7 +137,7 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
     for index, values in enumerate(found.sensitivities.T):
         low, high = np.percentile(values, [25, 75])
         middle = bootstrap(values, np.median, resampling(f"{found.setting.name} {index}"))
-        note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over worlds"
+        note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over trials"
         rows.append(
             measured_row(
                 found.setting.label, f"median local sensitivity, round {index + 1}", middle, found.repetitions, note
@@ -148,7 +148,7 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
 
 def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     relation, values = found.setting.relation, found.sensitivities
-    look, rounds = looks.RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
+    look, rounds = plot_style.RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7

@@ -44,13 +44,13 @@ class InsiderData:
     name: str  # name in the catalogue of data sets
     title: str  # name as shown, which says so if it stands in for another data set
     records: int  # n, the number of records in D
-    delta: float  # delta of the promise
+    delta: float  # delta of the guarantee
     model: str  # name of the model
     dissimilarity: str  # measure by which the neighbour is chosen
     smallest_belief: float  # rho_beta of the first column of Table 3
     test_records: int  # number of held-out records for the test accuracy, which the paper does not state
-    worlds_per_batch: int  # number of worlds in a batch, which bounds the memory
-    # Numbers of worlds in the quick form: at rho_beta = 0.9, at other rho_beta, and for each neighbour of Figure 4.
+    trials_per_batch: int  # number of trials in a batch, which bounds the memory
+    # Numbers of trials in the quick form: at rho_beta = 0.9, at other rho_beta, and for each neighbour of Figure 4.
     quick: tuple[int, int, int]
     # Measure in the quick form; it differs from the paper's where a search by that takes minutes.
     quick_dissimilarity: str
@@ -100,7 +100,7 @@ class InsiderSetting:
     data: InsiderData  # the data set, with all that the paper fixes for it
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
     relation: Adjacency  # how D and D' differ
-    belief: float = MAIN_BELIEF  # rho_beta, the promised bound on the insider's belief
+    belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
     # `neighbour`, `rank`: which neighbour: the `rank`-th most or least dissimilar one.
     neighbour: str = "most-dissimilar"
     rank: int = 1
@@ -124,7 +124,9 @@ class InsiderSetting:
 
     @property
     def is_local(self) -> bool:
-        """Whether noise follows the local sensitivity, so that the law of the log-odds is the same in every world."""
+        """Whether noise follows the local sensitivity, so that the distribution of the log-odds is the same in every
+        trial.
+        """
         return self.scaling is NoiseScaling.LOCAL
 
     @property
@@ -138,8 +140,8 @@ class InsiderSetting:
         return zlib.crc32(self.name.encode())
 
 
-def _worlds_of(setting: InsiderSetting, extent: Extent) -> int:
-    """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
+def _trials_of(setting: InsiderSetting, extent: Extent) -> int:
+    """Return the number of trials; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
 
     Of the other neighbours of Figure 4, of which the paper states no number, it has 100: 3,000 sensitivities of each.
     """
@@ -167,7 +169,7 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
     Parameters
     ----------
     setting, extent
-        The setting; full or quick. The quick form has fewer worlds and fewer test records, and another measure of
+        The setting; full or quick. The quick form has fewer trials and fewer test records, and another measure of
         dissimilarity where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
@@ -195,7 +197,7 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
             "adjacency": str(setting.relation),
         },
         "audit": {
-            "worlds": _worlds_of(setting, extent),
+            "trials": _trials_of(setting, extent),
             "neighbour": setting.neighbour,
             "dissimilarity": data.quick_dissimilarity if quick else data.dissimilarity,
             "epsilon-star": False,
@@ -204,7 +206,7 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
         },
         "run": {
             "seed": setting.seed,
-            "worlds-per-batch": data.worlds_per_batch,
+            "trials-per-batch": data.trials_per_batch,
             "keep-releases": 0,
             "keep-final-models": False,
         },

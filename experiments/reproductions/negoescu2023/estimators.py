@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 
 from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.looks import THEORY, legend_below
 from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     NARROW_PARAMETRIC,
@@ -23,6 +22,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     summary,
 )
 from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.plot_style import THEORY, legend_below
 from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
@@ -36,7 +36,8 @@ MANY = {
 _SEED, _SEED_OF_MANY = 0, 1
 _LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
 _LOST = (
-    "The Gamma laws, the numbers of losses, delta and the cut of the parametric form are lost from the paper's text; "
+    "The Gamma distributions, the numbers of losses, delta and the cut of the parametric form are lost from the "
+    "paper's text; "
     "those here are ours, so no number can be compared.",
     "The paper evaluates distribution functions at two million quantiles; ours finds the supremum over all thresholds.",
 )
@@ -56,13 +57,16 @@ class Simulated:
     @property
     def played(self) -> str:
         """What was simulated, in a sentence."""
-        laws = self.settings
-        sizes = ", ".join(f"{size:,}" for size in laws.sizes)
+        distributions = self.settings
+        sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
         return (
-            f"Members have losses Gamma({laws.shape:g}, 1), the population Gamma({laws.shape:g} + a, 1), "
-            f"a = {', '.join(f'{a:g}' for a in laws.separations)}; sets of {sizes} losses, {laws.repetitions} "
+            f"Members have losses Gamma({distributions.shape:g}, 1), the population Gamma({distributions.shape:g} + a, "
+            "1), "
+            f"a = {', '.join(f'{a:g}' for a in distributions.separations)}; sets of {sizes} losses, "
+            f"{distributions.repetitions} "
             f"repetitions; for bias and spread {self.many.repetitions} others of sets up to {max(self.many.sizes):,}. "
-            f"delta {laws.delta:g}; rates within {laws.cut:g} of 0 or 1 are left out, {laws.empirical_cut:g} in the "
+            f"delta {distributions.delta:g}; rates within {distributions.cut:g} of 0 or 1 are left out, "
+            f"{distributions.empirical_cut:g} in the "
             "empirical form. No training."
         )
 
@@ -90,12 +94,13 @@ def figure_4(context: Context) -> ItemResult:
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
     _draw(axes, found.ten, "size")
     axes.set_xscale("log")
-    finish_axes(axes, "Identical laws", "Losses in each set (count)", "Epsilon* (nats)")
+    finish_axes(axes, "Identical distributions", "Losses in each set (count)", "Epsilon* (nats)")
     legend_below(figure, [axes], columns=3)
     return ItemResult(
         table([*_rows_of_ten(found), *_rows_of_many(found)]),
         figure,
-        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both laws are the same, so the true "
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, so "
+        "the true "
         "Epsilon* is 0.",
         (*_LOST, *_remarks_of_figure_4(found)),
         played=found.played,
@@ -105,7 +110,9 @@ def figure_4(context: Context) -> ItemResult:
 
 
 def figure_5(context: Context) -> ItemResult:
-    """Return mean and standard deviation of the estimators beside the truth, over the separation of the laws."""
+    """Return mean and standard deviation of the estimators beside the truth, over the separation of the
+    distributions.
+    """
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
@@ -139,7 +146,7 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
     """Yield what section 8.1 says where nothing leaks, over the larger number of repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
-    claim = partial(PaperClaim, "8.1", worlds=found.many.repetitions)
+    claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
     for size in sizes:
         nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
         yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
@@ -152,18 +159,18 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
-    """Yield what section 8.1 says where the laws are apart, over the larger number of repetitions.
+    """Yield what section 8.1 says where the distributions are apart, over the larger number of repetitions.
 
     Repetitions of different separations are independent samples: place by place their means are taken together.
     """
-    of, claim = _columns(found.more), partial(PaperClaim, "8.1", worlds=found.many.repetitions)
+    of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
     for size in found.many.sizes:
         errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
-        yield claim("where laws are apart the empirical form is too small", where, "truth less empirical form",
+        yield claim("where distributions are apart the empirical form is too small", where, "truth less empirical form",
                     t_interval(below[size, EMPIRICAL]), 0.0)  # fmt: skip
         yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
                     t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC]), 0.0)  # fmt: skip
@@ -172,7 +179,7 @@ def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
                     "mean squared error, empirical less parametric form",
                     t_interval(squares[EMPIRICAL] - squares[PARAMETRIC]), 0.0)  # fmt: skip
     for fewer, more in pairwise(found.many.sizes):
-        yield claim("more losses mend it", "all separations",
+        yield claim("more losses fix it", "all separations",
                     f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
                     welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL]), 0.0)  # fmt: skip
 
@@ -201,7 +208,7 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
         if name not in _LOOKS:
             continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
-        setting, spread = f"{_law(separation)}, {size:,} losses", float(estimates.std(ddof=1))
+        setting, spread = f"{_distribution(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
             measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
@@ -221,7 +228,7 @@ def _rows_of_many(found: Simulated) -> list[ItemRow]:
     for (separation, size, name), apart in _columns(found.more).items():
         if name not in _LOOKS:
             continue
-        setting, count = f"{_law(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
+        setting, count = f"{_distribution(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
         rows += [
             measured_row(setting, f"bias {form}", t_interval(apart), count,
@@ -251,8 +258,8 @@ def _errors_of_size(found: Simulated, size: int) -> dict[str, float]:
     }
 
 
-def _law(separation: float) -> str:
-    return f"separation {separation:g}" if separation else "identical laws"
+def _distribution(separation: float) -> str:
+    return f"separation {separation:g}" if separation else "identical distributions"
 
 
 def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
@@ -325,7 +332,7 @@ def _nearer(
     farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
     said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
     named = "; ".join(
-        f"{_law(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
+        f"{_distribution(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
         for (separation, size), (ours, empirical) in farther.items()
     )
     return f"{said}, not at {named}" if farther else said

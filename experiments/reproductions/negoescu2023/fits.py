@@ -13,21 +13,21 @@ from safetensors.torch import load_file
 
 from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.looks import legend_below
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import available_study
 from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
 from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.plot_style import legend_below
+from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval
 from fl_audit.experiments.runs.engines import RayOptions
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import Point
 from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
-from fl_audit.federation.game import load_game
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.epsilon_star import scores_of_pair
 from fl_audit.released_model.normal_mixture import ks_check
+from fl_audit.report.formatting import plural
 from fl_audit.report.style import INK, finish_axes, new_figure
-from fl_audit.report.wording import plural
 
 LEVEL = 0.05  # the paper asks whether p-values exceed this level
 COMPONENTS = {Extent.FULL: (1, 2, 3, 5, 10, 20), Extent.QUICK: (1, 3, 10)}
@@ -92,26 +92,29 @@ def label_of(one: Point) -> str:
 def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
     """Return a row for every check of the models of a point: model, components, number of scores and p-value."""
     rows = []
-    for world, scores in enumerate(_training_scores(run)):
-        random = np.random.default_rng([world, *one.name.encode()])
+    for trial, scores in enumerate(_training_scores(run)):
+        random = np.random.default_rng([trial, *one.name.encode()])
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]
             for components in COMPONENTS[extent]:
                 p_value = ks_check(used, components, size, random)
-                rows.append((one.name, one.config.privacy.private, world, components, size, p_value))
-    return pd.DataFrame(rows, columns=["point", "private", "world", "components", "size", "p_value"])
+                rows.append((one.name, one.config.privacy.private, trial, components, size, p_value))
+    return pd.DataFrame(rows, columns=["point", "private", "trial", "components", "size", "p_value"])
 
 
 def _training_scores(run: Path) -> list[Floats]:
     """Return the transformed losses on the training set, one array for each model of a finished run.
 
     Losses are normalised by the range of training and population losses together, as for Epsilon*. The training set is
-    D in every world, also in worlds that were trained on D', which lacks one record.
+    D in every trial, also in trials that were trained on D', which lacks one record.
     """
     public, _ = read_public(run)
-    game = load_game(public)
+    federation = load_federation(public)
     models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
-    training, population = game.losses(models, game.training), game.losses(models, game.population)
+    training, population = (
+        federation.losses(models, federation.training),
+        federation.losses(models, federation.population),
+    )
     return [scores_of_pair(*pair)[0] for pair in zip(training, population, strict=True)]
 
 
@@ -139,17 +142,17 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield what section 8.2 says of the p-values, with t intervals over the models of a point, world by world."""
+    """Yield what section 8.2 says of the p-values, with t intervals over the models of a point, trial by trial."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
-    over = partial(claim, worlds=checks["world"].nunique())
+    over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
     private = checks["private"]
     yield over(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
-                found=mean_of_shares(_by_world(checks)), lowest=0.5)  # fmt: skip
+                found=mean_of_shares(_by_trial(checks)), lowest=0.5)  # fmt: skip
     yield over(statement="more so with more components", quantity="share with the most components less that with one",
-                found=t_interval(_by_world(checks[most]) - _by_world(checks[one])), lowest=0.0)  # fmt: skip
+                found=t_interval(_by_trial(checks[most]) - _by_trial(checks[one])), lowest=0.0)  # fmt: skip
     yield over(statement="more so with privacy", quantity="share of private models less that of others",
-                found=t_interval(_by_world(checks[private]) - _by_world(checks[~private])), lowest=0.0)  # fmt: skip
+                found=t_interval(_by_trial(checks[private]) - _by_trial(checks[~private])), lowest=0.0)  # fmt: skip
     yield claim(statement="one component suffices for private models at most sizes",
                 **of_one_component(_by_model(checks[private & one])))  # fmt: skip
 
@@ -168,18 +171,18 @@ def of_one_component(shares: Floats) -> dict[str, Any]:
     shares
         Share of sizes at which one component is not rejected, of each private model, (models,).
     """
-    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "worlds": shares.size}
+    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
     """Return the share of p-values above the level of each model, (models,)."""
-    above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["world"]])
+    above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 
-def _by_world(checks: pd.DataFrame) -> Floats:
-    """Return the share of p-values above the level in each world, (worlds,)."""
-    above = (checks["p_value"] > LEVEL).groupby(checks["world"])
+def _by_trial(checks: pd.DataFrame) -> Floats:
+    """Return the share of p-values above the level in each trial, (trials,)."""
+    above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 

@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.papers import (
     measured_row,
     table,
 )
-from fl_audit.experiments.reproductions.playing import spent_on
+from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.runs.engines import RayOptions
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -33,7 +33,7 @@ from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
 from fl_audit.released_model.methods import PARAMETRIC_CUT
-from fl_audit.report.wording import plural
+from fl_audit.report.formatting import plural
 
 PUBLISHED = {
     EpsilonStarTask.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},
@@ -59,7 +59,7 @@ class Landscape:
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
     """Return a column of rows of `models_table` by setting, each (repetitions,) in the order of repetitions."""
     return {
-        str(name): own.sort_values("world")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
+        str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
     }
 
 
@@ -95,7 +95,7 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     points = study.points(context.data_dir)
     sweep = run_sweep(
         points, context.runs / study.key, RayOptions(context.ray_address), progress=context.progress,
-        title=f"Privacy and utility: {study.title}", by_promise=False,
+        title=f"Privacy and utility: {study.title}", by_guarantee=False,
     )  # fmt: skip
     found = _landscape_of(study, sweep.models, context)
     rows, claims = [*_point_rows(sweep, found), *_level_rows(found)], list(_claims(found))
@@ -167,16 +167,16 @@ def _claims(found: Landscape) -> Iterator[PaperClaim]:
     intervals of all points hold together (Bonferroni).
     """
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
-    claim = partial(PaperClaim, worlds=study.repetitions)
+    claim = partial(PaperClaim, trials=study.repetitions)
     for fewer, more in pairwise(epochs):
         yield claim("4.2", "more epochs without privacy give a larger Epsilon*", title,
                     f"Epsilon* at {more} epochs less that at {fewer}",
                     statistics.t_interval(found.baselines[more] - found.baselines[fewer]), 0.0)  # fmt: skip
     private = _by_setting(found.private, "epsilon_star")
-    promised = found.private.groupby("point")["epsilon"].first()
+    claimed = found.private.groupby("point")["epsilon"].first()
     yield claim("1", "Epsilon* of private models lies below their epsilon", title,
                 "largest Epsilon* less epsilon, over private settings",
-                _largest({name: values - promised[name] for name, values in private.items()}), highest=0.0)  # fmt: skip
+                _largest({name: values - claimed[name] for name, values in private.items()}), highest=0.0)  # fmt: skip
     many = study.task is EpsilonStarTask.PURCHASE
     name, limit = LIMITS[study.task]
     considered = private if many else _by_setting(found.models, "epsilon_star")
@@ -242,22 +242,25 @@ def _level_rows(found: Landscape) -> Iterator[ItemRow]:
     """Yield Epsilon* by chance, and of private models by their epsilon."""
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
-        values = own.groupby("world")["epsilon_star"].mean().to_numpy(dtype=np.float64)
+        values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
         quantity = f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}"
         mean, note = statistics.t_interval(values), "mean over clipping norms and batches"
         yield measured_row(found.study.title, quantity, mean, len(values), note)
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
-    """Return what Epsilon* is by chance, if members and population have the same normal law and the study's sizes."""
+    """Return what Epsilon* is by chance, if members and population have the same normal distribution and the study's
+    sizes.
+    """
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
-    # Mean and variance of a normal sample are independent with known laws, so they are drawn instead of samples.
+    # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
+    # samples.
     means = random.standard_normal((SAMPLES, 2)) / np.sqrt(counts)
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
     star = epsilon_star_gaussian(means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], study.delta, PARAMETRIC_CUT)
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return measured_row(study.title, "Epsilon* by chance, of samples of one normal law",
+    return measured_row(study.title, "Epsilon* by chance, of samples of one normal distribution",
                         Interval(float(star.mean()), low, high), SAMPLES,
                         "mean and middle 95 %; numbers of losses as here")  # fmt: skip
 
@@ -269,7 +272,7 @@ def _contrast(many: Landscape, adult: Landscape) -> PaperClaim:
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",
                       f"{many.study.title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
                       "Epsilon*, the former less the latter", apart, 0.0,
-                      worlds=min(many.study.repetitions, adult.study.repetitions))  # fmt: skip
+                      trials=min(many.study.repetitions, adult.study.repetitions))  # fmt: skip
 
 
 def _remarks(study: EpsilonStarStudy, found: Landscape, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
@@ -300,8 +303,9 @@ def _remark_on_exceeding(private: pd.DataFrame) -> str:
     over = private[private["epsilon_star"] >= private["epsilon"]]
     gained = over["membership_advantage"].to_numpy(dtype=np.float64)
     return (
-        f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they promise. That "
-        "refutes no promise, since a promise is about the mechanism with all its noise and not about one model. The "
+        f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they guarantee. That "
+        "refutes no guarantee, since a guarantee is about the mechanism with all its noise and not about one model. "
+        "The "
         f"membership adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at "
         "most). Where its advantage is close to 0, Epsilon* is an artefact: the fitted normals do not fit, and are "
         "followed to error rates that so few losses cannot show. `epsilon-star --method empirical` on the losses of "

@@ -12,9 +12,9 @@ from fl_audit.experiments.reproductions.negoescu2023.landscapes import figure_1,
 from fl_audit.experiments.reproductions.negoescu2023.ratios import figure_3
 from fl_audit.experiments.reproductions.negoescu2023.rejudging import rejudge
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
-from fl_audit.experiments.reproductions.negoescu2023.text import UNTESTED, claims_of_text, theorem_2
+from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
-from fl_audit.experiments.reproductions.playing import together
+from fl_audit.experiments.reproductions.run_scheduling import together
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
@@ -31,8 +31,8 @@ _FIGURES = (
     _Figure("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
     _Figure("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
     _Figure("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
-    _Figure("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
-    _Figure("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
+    _Figure("fig4", "Figure 4. Estimators where the distributions of losses are identical", figure_4),
+    _Figure("fig5", "Figure 5. Estimators where the distributions of losses move apart", figure_5),
     _Figure("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
 )
 

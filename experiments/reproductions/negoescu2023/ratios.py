@@ -10,12 +10,12 @@ from scipy.special import ndtr, ndtri
 from fl_audit.arrays import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
-from fl_audit.experiments.reproductions.looks import legend_below
 from fl_audit.experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
+from fl_audit.report.formatting import number_text
 from fl_audit.report.style import finish_axes, new_figure
-from fl_audit.report.wording import number_text
 
 POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
 DELTA = 1e-5
@@ -45,13 +45,13 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> C
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
-    """Return the quantities of the two normal laws at thresholds, shape (..., thresholds)."""
+    """Return the quantities of the two normal distributions at thresholds, shape (..., thresholds)."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, Curves]:
-    """Return all thresholds that samples of both laws offer, (samples, thresholds), and the curves at them."""
+    """Return all thresholds that samples of both distributions offer, (samples, thresholds), and the curves at them."""
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
@@ -60,7 +60,7 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
 
 
 def figure_3(context: Context) -> ItemResult:
-    """Return both quantities over the FPR, from the laws and from samples of them."""
+    """Return both quantities over the FPR, from the distributions and from samples of them."""
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
     thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
@@ -81,14 +81,14 @@ def figure_3(context: Context) -> ItemResult:
         table(rows),
         figure,
         f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
-        f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each law.",
+        f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each distribution.",
         _remarks(rows, rates),
         played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
-        finding="The largest ratio of a sample lies above that of the laws, which is what the figure shows",
+        finding="The largest ratio of a sample lies above that of the distributions, which is what the figure shows",
         claims=(
             PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
                        f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
-                       t_interval(at_ends - in_middle), 0.0, worlds=samples),
+                       t_interval(at_ends - in_middle), 0.0, trials=samples),
             PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
                        "smaller rate at which both quantities are largest", known(max(rates)),
                        highest=MIDDLE),
@@ -109,14 +109,15 @@ def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> Iterator[It
         yield measured_row(
             _setting(losses), f"largest {name}", t_interval(largest), len(largest),
             theory=float(exact.values[index, top]),
-            note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the laws "
+            note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the "
+            "distributions "
             f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
         )  # fmt: skip
 
 
 def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:
     places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
-    note = "nats; distance from the laws at the same threshold, mean over samples"
+    note = "nats; distance from the distributions at the same threshold, mean over samples"
     for place, largest in places.items():
         quantity = f"largest error of the two quantities, {place}"
         yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
@@ -135,8 +136,9 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
         "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
-        f"It finds most signal there too. By the laws both quantities are largest where the smaller rate is "
+        f"It finds most signal there too. By the distributions both quantities are largest where the smaller rate is "
         f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
-        "A supremum picks the noise up: the largest values of samples differ from those of the laws on average by "
+        "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
+        "average by "
         f"{excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )

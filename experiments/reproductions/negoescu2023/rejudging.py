@@ -8,7 +8,7 @@ import numpy as np
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.fits import LEVEL, ONE_SUFFICES, of_one_component
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import EIGHT_TIMES, EIGHT_TIMES_NUMBER
-from fl_audit.experiments.reproductions.negoescu2023.text import claims_of_text
+from fl_audit.experiments.reproductions.negoescu2023.textual_claims import claims_of_text
 from fl_audit.experiments.reproductions.papers import ItemResult, Published
 
 _ONE_COMPONENT = "p-value, 1 components"

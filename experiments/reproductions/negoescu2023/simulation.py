@@ -1,11 +1,11 @@
 """The simulation of Negoescu et al. 2023, appendix B: estimators of Epsilon* on Gamma losses, against the truth.
 
 Of the paper's settings, its published text keeps the transformation of the losses, the cut of the empirical form
-(0.001), the ten repetitions, and a number 5 that seems to be that of the separations. It has lost the Gamma laws, the
-sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation, 1),
-and every number is a parameter. As in the paper, the truth and the parametric form have a cut that is much smaller than
-the empirical form can use. Therefore the truth and the parametric form are also computed within the empirical form's
-cut.
+(0.001), the ten repetitions, and a number 5 that seems to be that of the separations. It has lost the Gamma
+distributions, the sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population
+Gamma(2 + separation, 1), and every number is a parameter. As in the paper, the truth and the parametric form have a cut
+that is much smaller than the empirical form can use. Therefore the truth and the parametric form are also computed
+within the empirical form's cut.
 """
 
 import math
@@ -24,7 +24,7 @@ from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""
-Cell = tuple[float, int, str]  # separation of the laws, number of losses in each set, and estimator
+Cell = tuple[float, int, str]  # separation of the distributions, number of losses in each set, and estimator
 
 COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth", "narrow_truth")
 
@@ -40,17 +40,19 @@ class SimulationSettings:
     delta: float = 1e-5  # delta of Epsilon*
     cut: float = PARAMETRIC_CUT  # cut of error rates for the truth and for the parametric estimator; positive
     empirical_cut: float = EMPIRICAL_CUT  # cut of error rates for the empirical estimator
-    shape: float = 2.0  # shape of the members' Gamma law; the scale is 1
+    shape: float = 2.0  # shape of the members' Gamma distribution; the scale is 1
 
 
 def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return Epsilon* of the two Gamma laws within the cut, by a search on a fine grid that is refined locally."""
-    laws = gamma(settings.shape), gamma(settings.shape + separation)
-    low = max(float(law.ppf(settings.cut)) for law in laws)
-    high = min(float(law.isf(settings.cut)) for law in laws)
+    """Return Epsilon* of the two Gamma distributions within the cut, by a search on a fine grid that is refined
+    locally.
+    """
+    distributions = gamma(settings.shape), gamma(settings.shape + separation)
+    low = max(float(distribution.ppf(settings.cut)) for distribution in distributions)
+    high = min(float(distribution.isf(settings.cut)) for distribution in distributions)
 
     def value(t: Floats) -> Floats:
-        one, zero = laws
+        one, zero = distributions
         ratios = definition_ratios(zero.cdf(t), zero.sf(t), one.sf(t), one.cdf(t), settings.delta)
         return np.asarray(np.log(np.maximum(ratios, 1.0)), dtype=np.float64)
 
@@ -64,7 +66,7 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
     """Return all estimates: a row of `COLUMNS` for each separation, size, estimator and repetition.
 
-    The column `truth` is Epsilon* of the laws within `cut`, and `narrow_truth` is that within `empirical_cut`.
+    The column `truth` is Epsilon* of the distributions within `cut`, and `narrow_truth` is that within `empirical_cut`.
 
     Parameters
     ----------

@@ -44,8 +44,8 @@ class EpsilonStarStudy:
     batches: tuple[int, ...]  # expected batch sizes of private training; baselines use the first of them
     baseline_epochs: tuple[int, ...]  # epochs of the models without privacy
     private_epochs: int  # epochs of the private models
-    delta: float  # delta of the promise and of Epsilon*, less than one over the number of records
-    # `epsilons`, `clipping_norms`: the promised epsilons and the clipping norms of private training.
+    delta: float  # delta of the guarantee and of Epsilon*, less than one over the number of records
+    # `epsilons`, `clipping_norms`: the claimed epsilons and the clipping norms of private training.
     epsilons: tuple[float, ...] = (1.0, 3.0, 10.0, 100.0)
     clipping_norms: tuple[float, ...] = (1.0, 10.0, 30.0)
     repetitions: int = 5  # how many models are trained with each setting
@@ -139,7 +139,7 @@ class EpsilonStarStudy:
                 "epsilon": self.epsilons[0],
             },
             "audit": {
-                "worlds": self.repetitions,
+                "trials": self.repetitions,
                 "insider": False,
                 "neighbour": "random",
                 "evaluate-every": 1_000_000,

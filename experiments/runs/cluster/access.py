@@ -29,8 +29,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.device import Device
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.experiments import talk
-from fl_audit.experiments.runs.guard import environment, nothing_outlives
+from fl_audit.experiments import verbosity
+from fl_audit.experiments.runs.process_guard import environment, nothing_outlives
 from fl_audit.strategies.errors import FederationError
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def _join(options: RayOptions) -> None:
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):
-        talk.tell(
+        verbosity.tell(
             f"the Ray cluster at {options.address} asks for no token: whoever reaches its ports can read this run and "
             "run programs as you; start every node of it with RAY_AUTH_MODE=token and the same RAY_AUTH_TOKEN, and "
             "this command too"

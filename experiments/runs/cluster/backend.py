@@ -14,7 +14,7 @@ from flwr.server.superlink.fleet.vce import vce_api
 from flwr.server.superlink.fleet.vce.backend import raybackend
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-from fl_audit.experiments.runs.cluster.luggage import Luggage, compartment_of
+from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of
 from fl_audit.experiments.runs.cluster.pool import ClientPool
 from fl_audit.user_modules import Portable
 
@@ -46,7 +46,7 @@ class PoolBackend(raybackend.RayBackend):
     def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:
         super().__init__(backend_config)
         self._retries = retries
-        self._luggage = Luggage()
+        self._call_context = CallContext()
         self.clients: ClientPool | None = None
 
     @property
@@ -69,8 +69,8 @@ class PoolBackend(raybackend.RayBackend):
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
         """Run a client call."""
         assert self.clients is not None
-        luggage = self._luggage.of(message, context)
-        return self.clients.call(compartment_of(message, context), message, context, luggage)
+        call_context = self._call_context.of(message, context)
+        return self.clients.call(compartment_of(message, context), message, context, call_context)
 
     def terminate(self) -> None:
         """End all processes."""

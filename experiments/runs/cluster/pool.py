@@ -19,9 +19,9 @@ from flwr.app import Context, Message
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fl_audit.experiments import talk
+from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
-from fl_audit.experiments.runs.cluster.freight import SentArrays, freight, put_back, take_out
+from fl_audit.experiments.runs.cluster.array_transport import SentArrays, large_arrays_of, put_back, take_out
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_END = 5.0
@@ -33,8 +33,8 @@ ORDINARY = 0
 """The compartment of clients who hold nothing that others must not see."""
 
 _NO_ROOM = (
-    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer worlds at a time "
-    "(run.worlds-per-batch)"
+    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer trials at a time "
+    "(run.trials-per-batch)"
 )
 
 
@@ -111,7 +111,7 @@ class ClientPool:
         return sum(node.slots for node in self._nodes.values())
 
     def call(
-        self, compartment: int, message: Message, context: Context, luggage: Sequence[Any] = ()
+        self, compartment: int, message: Message, context: Context, call_context: Sequence[Any] = ()
     ) -> tuple[Message, Context]:
         """Run a client call on a process of a compartment, and return the reply and the changed context.
 
@@ -119,7 +119,7 @@ class ClientPool:
         ----------
         compartment, message, context
             Whom the client may share a process with, what the client is sent, and the client's state.
-        luggage
+        call_context
             References to functions that bring the files and modules that its node needs; each is called once in a
             process, before it serves its first call.
 
@@ -134,7 +134,7 @@ class ClientPool:
             try:
                 with room_is_told():
                     stored = [self._sent.reference(data) for data in large.values()]
-                    begun = process.handle.run.remote(light, context, list(luggage), list(large), *stored)
+                    begun = process.handle.run.remote(light, context, list(call_context), list(large), *stored)
                 reply, after, failure = self._outcome(process, begun)
             except CallError:
                 self._give_back(process)
@@ -213,7 +213,7 @@ class ClientPool:
                 raise _LostError from None
             return None, None, f"{type(error.cause).__name__}: {error.cause}"
         except RayError as error:
-            talk.LOG.info("a client call on node %s is lost: %s", process.node.address, error)
+            verbosity.LOG.info("a client call on node %s is lost: %s", process.node.address, error)
             raise _LostError from None
 
     def _give_back(self, process: _Process) -> None:
@@ -264,7 +264,7 @@ class ClientPool:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"
-            talk.tell(f"node {node.address} has joined{unused}")
+            verbosity.tell(f"node {node.address} has joined{unused}")
             if found.is_ours:
                 self._welcome.add(node.identity)
 
@@ -275,7 +275,9 @@ class ClientPool:
             busy = sum(one not in idle for one in on_it)
             self._processes = [one for one in self._processes if one not in on_it]
             self._idle = {key: [one for one in waiting if one not in on_it] for key, waiting in self._idle.items()}
-            talk.tell(f"node {node.address} is lost: {busy} unfinished call(s) on it are made again on other nodes")
+            verbosity.tell(
+                f"node {node.address} is lost: {busy} unfinished call(s) on it are made again on other nodes"
+            )
 
     def _living(self) -> dict[str, Node]:
         rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
@@ -292,17 +294,17 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
 
 def _client_process() -> Any:
     """Return the class of a client's process; it is local, so that Ray sends it whole: see `Portable`."""
-    take_out, put_back = freight()
+    take_out, put_back = large_arrays_of()
 
     class ClientProcess:
         def __init__(self, paths: list[str], app: list[Any]) -> None:
             self._paths, self._app, self._given = paths, app[0], set[Any]()
             self._call: Any = None
 
-        def run(self, message: Any, context: Any, luggage: list[Any], places: list[Any], *large: Any) -> Any:
+        def run(self, message: Any, context: Any, call_context: list[Any], places: list[Any], *large: Any) -> Any:
             try:
                 sys.path.extend(path for path in self._paths if path not in sys.path)
-                for reference in luggage:
+                for reference in call_context:
                     if reference not in self._given:
                         self._received(reference)()
                         self._given.add(reference)

@@ -1,4 +1,4 @@
-"""Section [audit]: what attackers see, which neighbour they ask about, and how often the game is played."""
+"""Section [audit]: what attackers see, which neighbour they ask about, and the number of trials."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -10,7 +10,7 @@ from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.federation.names import View
-from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
+from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 
@@ -34,17 +34,17 @@ def _loss_range(value: Any) -> Any:
 
 
 FEWEST_SHADOWS = 24
-"""With so many worlds a target has two others where it is in, and two where it is out, but for one in 28,000."""
+"""With so many trials a target has two others where it is in, and two where it is out, but for one in 28,000."""
 
 FEWEST_KNOWN = 60
 """Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
 
-_OF_GAME = {
+_OF_KIND = {
     "membership": ("targets", "attacks", "queries"),
     "reconstruction": ("candidates", "candidate_weights"),
-    "one-run": ("canaries",),
+    "canaries": ("canaries",),
 }
-"""What belongs to one game alone."""
+"""What belongs to one kind of audit alone."""
 
 
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
@@ -58,44 +58,44 @@ class LossSource(StrEnum):
 
 
 class AuditSection(ConfigSection):
-    """What the insider sees, which neighbour it asks about, and how often the game is played.
+    """What the insider sees, which neighbour it asks about, and the number of trials.
 
-    `insider = false` trains the worlds without asking it: Epsilon*, membership and accuracy remain.
+    `insider = false` trains the trials without asking it: Epsilon*, membership and accuracy remain.
 
-    With `game = "membership"` many `targets` are in with probability 1/2 in each world, every world's model is attacked
-    by `attacks`, and all other worlds are its shadow models.
+    With `kind = "membership"` many `targets` are in with probability 1/2 in each trial, every trial's model is attacked
+    by `attacks`, and all other trials are its shadow models.
 
-    With `game = "reconstruction"` one of many `candidates` is in each world, all equally likely. The insider knows all
-    other records, weighs every candidate by the law of the releases, and names one. With an `attribute` the candidates
-    are versions of one record, one for each value of that column.
+    With `kind = "reconstruction"` one of many `candidates` is in each trial, all equally likely. The insider knows all
+    other records, weighs every candidate by the distribution of the releases, and names one. With an `attribute` the
+    candidates are versions of one record, one for each value of that column.
 
-    With `game = "one-run"` nobody weighs a pair: one training is the audit, and its canaries tell how much it leaks.
+    With `kind = "canaries"` nobody weighs a pair: one training is the audit, and its canaries tell how much it leaks.
     """
 
-    worlds: Count = 200
-    """How often the game is played; 1 is an ordinary federated run."""
-    game: Literal["identifiability", "membership", "reconstruction", "one-run"] = "identifiability"
-    """Which game: one record or client is in question (`identifiability`), many `targets` are in or out by chance
-    (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one training
-    that is the audit (`one-run`)."""
+    trials: Count = 200
+    """The number of trials; 1 is an ordinary federated run."""
+    kind: Literal["identifiability", "membership", "reconstruction", "canaries"] = "identifiability"
+    """Which kind of audit: one record or client is in question (`identifiability`), many `targets` are in or out by
+    chance (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one
+    training that is the audit (`canaries`)."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
-    """Units of which one is in, in the game of reconstruction; left out, 200, or all there are."""
+    """Units of which one is in, in the reconstruction audit; left out, 200, or all there are."""
     candidate_weights: Annotated[tuple[_Weight, ...], Strict(False)] | None = None
     """How likely each candidate is, up to a factor; left out, all equally, values of `attribute` as in the data."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
-    """Units that are in or out in the game of membership; left out, 200, or all there are."""
+    """Units that are in or out in the membership audit; left out, 200, or all there are."""
     canaries: Count | None = None
-    """How many canaries take part in the game of one run, each by the toss of a coin in every round; left out, 10."""
+    """How many canaries take part in the canary audit, each by the toss of a coin in every round; left out, 10."""
     attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
-    """Who attacks in the game of membership, or `package.module:name`; left out, all who can, but `attribute`."""
+    """Who attacks in the membership audit, or `package.module:name`; left out, all who can, but `attribute`."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
-    the game of reconstruction, the column of the differing record whose values are the candidates; left out, none."""
+    the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
-    pictures: Annotated[int, Field(ge=1, le=1000)] | None = None
+    reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Of how many records, or of clients with so many, the report shows what could be drawn; left out, of none."""
-    pictures_time_limit: Positive | None = None
+    reconstruct_time_limit: Positive | None = None
     """Seconds after which the search for pictures ends wherever it is; left out, 120."""
     insider: bool = True
     """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
@@ -103,7 +103,7 @@ class AuditSection(ConfigSection):
     """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
     colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Clients who share their noise with the insider, where clients add the noise."""
-    place: Choice[Place] = Place.CLIENT
+    adversary: Choice[Adversary] = Adversary.CLIENT
     """Where the adversary sits: a client, or the honest but curious server that sees every contribution by itself."""
     insiders: Count = 1
     """How many clients attack, each by itself."""
@@ -137,14 +137,14 @@ class AuditSection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
-        for game, names in _OF_GAME.items():
-            if (idle := self.chosen(names)) and self.game != game:
-                raise ValueError(f"{self.named(idle)} needs game = {game}, and game is {self.game}")
+        for kind, names in _OF_KIND.items():
+            if (idle := self.chosen(names)) and self.kind != kind:
+                raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
         attacks = self.attacks or ()
         shadowed = [one for one in attacks if has_shadows(one)]
-        if self.pictures is None and (idle := self.chosen(("pictures_time_limit",))):
-            raise ValueError(f"{self.named(idle)} needs pictures, which is left out")
-        named_values = self.game == "reconstruction" and self.attribute is not None
+        if self.reconstruct_samples is None and (idle := self.chosen(("reconstruct_time_limit",))):
+            raise ValueError(f"{self.named(idle)} needs reconstruct-samples, which is left out")
+        named_values = self.kind == "reconstruction" and self.attribute is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
         if self.candidate_weights is not None and sum(self.candidate_weights) <= 0:
@@ -156,8 +156,8 @@ class AuditSection(ConfigSection):
             if self.chosen((name,)) and attack not in attacks:
                 others = f"and they are {', '.join(attacks) or 'none'}"
                 raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
-        if self.worlds < FEWEST_SHADOWS and shadowed:
-            said = f"worlds = {self.worlds} are too few to be shadow models of each other"
+        if self.trials < FEWEST_SHADOWS and shadowed:
+            said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {', '.join(shadowed)} are {FEWEST_SHADOWS} and more")
         learning = [one for one in of_ours(attacks) if one.sees_weights]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:

@@ -1,4 +1,4 @@
-"""Section [privacy]: what is promised."""
+"""Section [privacy]: what is claimed."""
 
 from typing import Annotated, Literal, Self
 
@@ -13,25 +13,25 @@ from fl_audit.privacy.targets import DETAILS, TARGETS
 PRIVACY_TARGETS = tuple(TARGETS)
 OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
 OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
-OF_RANDOMISERS = ("record-epsilon", *OF_PIXELATION)
-RANDOMISER_KEYS = ("randomiser", *OF_RANDOMISERS)
-PROMISE_ONLY = (
+OF_RANDOMIZERS = ("record-epsilon", *OF_PIXELATION)
+RANDOMIZER_KEYS = ("local-randomizer", *OF_RANDOMIZERS)
+GUARANTEE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
     *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
-"""Settings that have no meaning where nothing is promised."""
+"""Settings that have no meaning where nothing is claimed."""
 
 
 class PrivacySection(ConfigSection):
-    """What is promised: exactly one of the targets; `private = false` clips nothing, adds no noise, promises none.
+    """What is claimed: exactly one of the targets; `private = false` clips nothing, adds no noise, guarantees none.
 
-    `delta` is that of Epsilon* too. A `randomiser` goes with every promise and with none: it promises every record
-    something by itself, by `record-epsilon`.
+    `delta` is that of Epsilon* too. A `local-randomizer` goes with every guarantee and with none: it guarantees every
+    record something by itself, by `record-epsilon`.
     """
 
     private: bool = True
-    """Whether anything is promised; false clips nothing and adds no noise."""
+    """Whether anything is claimed; false clips nothing and adds no noise."""
     belief: Share | None = None
     """Target: the most that an insider may believe in the truth. Exactly one of the targets is given."""
     epsilon: Positive | None = None
@@ -52,17 +52,17 @@ class PrivacySection(ConfigSection):
     """What `noise-multiplier` multiplies: the `sensitivity`, 2 x clipping norm where a unit is replaced, or the
     `clipping-norm`, as Opacus and Flower quote it; left out, the sensitivity."""
     delta: Share = defaults.DELTA
-    """delta of the promise, and of Epsilon*."""
+    """delta of the guarantee, and of Epsilon*."""
     prior: Share = defaults.PRIOR
     """The insider's belief in D before anything is released."""
     accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
-    """Who computes what is promised; left out, the exact one: `gdp` without sampling, `pld` with it."""
+    """Who computes what is claimed; left out, the exact one: `gdp` without sampling, `pld` with it."""
     clipping_norm: Positive = 3.0
     """Longest that a contribution may be; of adaptive clipping, that of the first round."""
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
     """What noise is scaled to: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    """How neighbours differ: always named where something is promised; with private = false it may be left out."""
+    """How neighbours differ: always named where something is claimed; with private = false it may be left out."""
     noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
     """Who adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
@@ -75,10 +75,10 @@ class PrivacySection(ConfigSection):
     """Noise multiplier of the count behind an adaptive norm, over that of the updates; left out, 5."""
     clipping_learning_rate: Positive | None = None
     """How fast an adaptive norm moves; left out, 0.2."""
-    randomiser: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
+    local_randomizer: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
     """What owners do to their own records before anything is trained on them; left out, nothing."""
     record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Epsilon of the randomiser: of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
+    """Epsilon of the randomizer: of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
     pixelation_pixels: Count | None = None
     """Pixels in which neighbouring images may differ (m), of `pixelation`."""
     pixelation_block: Count | None = None
@@ -86,17 +86,20 @@ class PrivacySection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
-        if self.randomiser is None and (idle := self.chosen(OF_RANDOMISERS)):
-            raise ValueError(f"{self.named(idle)} needs a randomiser, and randomiser is left out")
-        needed = ["record-epsilon"] if self.randomiser is not None else []
-        if self.randomiser == "pixelation":
+        if self.local_randomizer is None and (idle := self.chosen(OF_RANDOMIZERS)):
+            raise ValueError(f"{self.named(idle)} needs a randomizer, and local-randomizer is left out")
+        needed = ["record-epsilon"] if self.local_randomizer is not None else []
+        if self.local_randomizer == "pixelation":
             needed += ["pixelation-pixels"]
         elif idle := self.chosen(OF_PIXELATION):
-            raise ValueError(f"{self.named(idle)} needs randomiser = pixelation, and randomiser is {self.randomiser}")
+            raise ValueError(
+                f"{self.named(idle)} needs local-randomizer = pixelation, and local-randomizer is "
+                f"{self.local_randomizer}"
+            )
         if missing := [name for name in needed if name not in self.chosen(needed)]:
-            raise ValueError(f"randomiser = {self.randomiser} needs {missing[0]}, which is left out")
-        if self.randomiser == "pixelation" and self.record_epsilon == 0:
-            raise ValueError("record-epsilon = 0 with randomiser = pixelation: accepted are positive numbers")
+            raise ValueError(f"local-randomizer = {self.local_randomizer} needs {missing[0]}, which is left out")
+        if self.local_randomizer == "pixelation" and self.record_epsilon == 0:
+            raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
         if self.noise != "banded" and self.bands is not None:
@@ -106,9 +109,9 @@ class PrivacySection(ConfigSection):
     @model_validator(mode="after")
     def _exactly_one_target(self) -> Self:
         if not self.private:
-            if idle := [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]:
+            if idle := [name for name in GUARANTEE_ONLY if name.replace("-", "_") in self.model_fields_set]:
                 keys = "that key" if len(idle) == 1 else "those keys"
-                said = f"given together with private = false, which promises nothing: leave {keys} out, or set"
+                said = f"given together with private = false, which guarantees nothing: leave {keys} out, or set"
                 raise ValueError(f"{self.named(idle)} {said} private = true")
             return self
         given = self.chosen(PRIVACY_TARGETS)
@@ -127,5 +130,5 @@ class PrivacySection(ConfigSection):
                              "pair: accepted is sensitivity")  # fmt: skip
         if "adjacency" not in self.model_fields_set:
             kinds = ", ".join(Adjacency)
-            raise ValueError(f"adjacency is left out: a promise names how neighbours differ, one of {kinds}")
+            raise ValueError(f"adjacency is left out: a guarantee names how neighbours differ, one of {kinds}")
         return self

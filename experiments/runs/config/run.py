@@ -9,7 +9,7 @@ from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 
 
 class RunSection(ConfigSection):
-    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+    """How the run is carried out. `trials-per-batch`, left out, fits the model.
 
     `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
     the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
@@ -20,15 +20,15 @@ class RunSection(ConfigSection):
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """The challenger's secret, of which bits, samples and noise are drawn; left out, drawn at random."""
-    worlds_per_batch: Count | None = None
-    """Worlds that are played together; more take more memory. Left out, as many as a second of work a round allows."""
+    trials_per_batch: Count | None = None
+    """Trials that are played together; more take more memory. Left out, as many as a second of work a round allows."""
     batches_in_flight: Count = 2
     """Batches that are at work at the same time."""
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Worlds of which every release is kept, so that `fl-audit replay` can weigh it again. Left out, 4, or as many as
+    """Trials of which every release is kept, so that `fl-audit replay` can weigh it again. Left out, 4, or as many as
     leave no more than a gigabyte."""
     keep_final_models: bool = True
-    """Whether the final models of all worlds are kept."""
+    """Whether the final models of all trials are kept."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
     """Seconds after which a silent client ends the run."""
     client_retries: Annotated[int, Field(ge=0, le=1000)] = 2

@@ -1,1 +1,1 @@
-"""Claims of other people's code held against what an insider sees of it: games, what was seen, and the evidence."""
+"""Claims of other people's code held against what an insider sees of it: trials, what was seen, and the evidence."""

@@ -1,4 +1,4 @@
-"""Why games were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
+"""Why trials were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
 
 import itertools
 from typing import NamedTuple
@@ -7,18 +7,18 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.black_box.features import COARSE, LOW_BITS, projections
-from fl_audit.audits.black_box.seen import Games
+from fl_audit.audits.black_box.transcript import Transcripts
 
 _CLEAR = 5.0  # standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing
 _REPEATED = 0.5  # correlation of the noise of two rounds from which it counts as the same
-_LINES = 4  # most lines that are shown of a kind of game
+_LINES = 4  # most lines that are shown of a scenario
 
 
 class LeakCause(NamedTuple):
-    """Why games were told."""
+    """Why trials were told."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
-    mend: str = ""  # what mends it, as a sentence; empty where that follows from the kind of game
+    fix: str = ""  # what fixes it, as a sentence; empty where that follows from the scenario
 
 
 NO_CAUSE = LeakCause()
@@ -34,39 +34,39 @@ _CONSTANT = "Let the size of the noise follow from constants that are known befo
 _ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
 
 
-def cause_of(games: Games, present: Flags, group: str) -> LeakCause:
-    """Return what explains that games were told.
+def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
+    """Return what explains that trials were told.
 
     Parameters
     ----------
-    games, present, group
-        Games of one kind; whether D was played, shape (games,); the group of features that told.
+    trials, present, group
+        Trials of one kind; whether D was played, shape (trials,); the group of features that told.
     """
-    refused = games.refused[present].mean() - games.refused[~present].mean()
+    refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
         return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
-    if group in games.names:
+    if group in trials.names:
         return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
-    tensors = _without_noise(games, present)
-    if len(tensors) == len(games.tensors):
-        same = "The release is the same in every game: there is no noise, or it comes from a fixed seed."
+    tensors = _without_noise(trials, present)
+    if len(tensors) == len(trials.tensors):
+        same = "The release is the same in every trial: there is no noise, or it comes from a fixed seed."
         return LeakCause(same, _ADD)
     if tensors:
-        bare = f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
+        bare = f"What is released of {', '.join(tensors)} is the same in every trial: no noise is added there."
         return LeakCause(bare, _EVERYWHERE)
     if group in LOW_BITS or group == COARSE:
         rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
         return LeakCause(rounded, _ON_A_GRID)
     # Each of these looks at what the ones before it have not explained.
-    found = (look(games, present) for look in (_over_rounds, _by_size, _where))
+    found = (look(trials, present) for look in (_over_rounds, _by_size, _where))
     return next((cause for cause in found if cause.words), LeakCause())
 
 
-def _without_noise(games: Games, present: Flags) -> list[str]:
-    """Return the tensors that differ between D and D', and hardly between games of the same truth."""
+def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
+    """Return the tensors that differ between D and D', and hardly between trials of the same truth."""
     found = []
-    for name, part in games.tensors:
-        steps = np.nan_to_num(games.steps[:, :, part]).reshape(len(games), -1)
+    for name, part in trials.tensors:
+        steps = np.nan_to_num(trials.steps[:, :, part]).reshape(len(trials), -1)
         gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
         spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
         # A tensor of which only some values have no noise counts too.
@@ -75,9 +75,9 @@ def _without_noise(games: Games, present: Flags) -> list[str]:
     return found
 
 
-def _over_rounds(games: Games, present: Flags) -> LeakCause:
+def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
     """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
-    along = projections(games)
+    along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
     one, zero = along[present], along[~present]
@@ -102,9 +102,9 @@ def _over_rounds(games: Games, present: Flags) -> LeakCause:
     return LeakCause(said, _STEADY)
 
 
-def _by_size(games: Games, present: Flags) -> LeakCause:
+def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
     """Return whether the size of the noise follows from who took part."""
-    parts = [games.steps[which] for which in (present, ~present)]
+    parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
     if not _is_clear(one, zero, parts[0].size):
@@ -114,17 +114,17 @@ def _by_size(games: Games, present: Flags) -> LeakCause:
     return LeakCause(said, _CONSTANT)
 
 
-def _where(games: Games, present: Flags) -> LeakCause:
+def _where(trials: Transcripts, present: Flags) -> LeakCause:
     """Return in which tensor a difference of the same length shows much more than in all others together, if in one."""
-    steps, found = np.nan_to_num(games.steps), list[tuple[float, str]]()
-    for name, part in games.tensors:
+    steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
+    for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)
         rest[part] = False
-        inside, outside = (_strength(steps, games.direction, where, present) for where in (part, rest))
+        inside, outside = (_strength(steps, trials.direction, where, present) for where in (part, rest))
         if inside is None or outside is None:
             continue
         # A longer part of the difference shows more under the same noise: only what is left per length is a cause.
-        error = _CLEAR / np.sqrt(len(games))
+        error = _CLEAR / np.sqrt(len(trials))
         least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
         if least > 3 * most:
             found.append((least, name))
@@ -152,27 +152,28 @@ def _is_clear(one: float, zero: float, count: int) -> bool:
     return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
-def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
+def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
     """Return the values that differ most between D and D', in spreads, as one line each.
 
     Parameters
     ----------
-    games, present, group
+    trials, present, group
         As for `cause_of`: a number of the group's name comes first.
     """
-    columns = [*_released(games), *((name, games.numbers[:, place]) for place, name in enumerate(games.names))]
+    columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
     told = [column for column in ranked if _distance(column[1], present) > 0]
     return tuple(
-        f"{name}: {_law(values[present])} under D, {_law(values[~present])} under D'" for name, values in told[:_LINES]
+        f"{name}: {_distribution(values[present])} under D, {_distribution(values[~present])} under D'"
+        for name, values in told[:_LINES]
     )
 
 
-def _released(games: Games) -> list[tuple[str, Floats]]:
+def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
     """Return every released step by name: its round, tensor and place."""
-    names = [f"{name}[{place}]" for name, part in games.tensors for place in range(part.stop - part.start)]
-    places = itertools.product(range(games.steps.shape[1]), enumerate(names))
-    return [(f"round {at + 1}, step of {name}", games.steps[:, at, column]) for at, (column, name) in places]
+    names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
+    places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
+    return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
 
 
 def _distance(values: Floats, present: Flags) -> float:
@@ -191,11 +192,11 @@ def _distance(values: Floats, present: Flags) -> float:
     return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
 
 
-def _law(values: Floats) -> str:
+def _distribution(values: Floats) -> str:
     there = values[np.isfinite(values)]
     if not there.size:
         return "no value"
-    share = "" if there.size == values.size else f" in {there.size / values.size:.0%} of games"
+    share = "" if there.size == values.size else f" in {there.size / values.size:.0%} of trials"
     spread = float(there.std())
     around = f"{there.mean():.4g}" if spread == 0 else f"{there.mean():.4g} ± {spread:.2g}"
     return around + share

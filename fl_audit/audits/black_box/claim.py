@@ -1,4 +1,4 @@
-"""What somebody says of their mechanism: the claim that games try to refute."""
+"""What somebody says of their mechanism: the claim that trials try to refute."""
 
 from dataclasses import InitVar, dataclass
 from math import expm1
@@ -9,9 +9,9 @@ from fl_audit.errors import choice, require, require_number
 from fl_audit.privacy.names import NoiseOver
 
 LESSONS = 20
-"""Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
+"""Trials at the start that are not counted: the first half teaches, the second tells which features guess well."""
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
-"""Where the curve of a claim about Gaussian noise is held against games; its total variation is a sixth place."""
+"""Where the curve of a claim about Gaussian noise is held against trials; its total variation is a sixth place."""
 
 
 class Limit(NamedTuple):
@@ -23,16 +23,16 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class StatedClaim:
-    """What is promised of a mechanism, with nothing said about how it works.
+    """What is claimed of a mechanism, with nothing said about how it works.
 
-    There are two kinds. A pair of `epsilon` and `delta` promises (epsilon, delta)-DP over all rounds together. A
-    `noise_multiplier` promises that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
-    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise.
+    There are two kinds. A pair of `epsilon` and `delta` guarantees (epsilon, delta)-DP over all rounds together. A
+    `noise_multiplier` guarantees that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
+    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter guarantee.
 
     Raises
     ------
     InputError
-        If a number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
+        If a number is out of its range, the adjacency has another name, or not exactly one kind of guarantee is given.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class StatedClaim:
     delta: float = 1e-5  # of `epsilon`, at least 0 and below 1
     # Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
     noise_multiplier: float | None = None
-    rounds: int = 1  # how many rounds the claim is for; every game lasts so long
+    rounds: int = 1  # how many rounds the claim is for; every trial lasts so long
     # What the noise multiplier that is given multiplies, or the name of it: Flower and Opacus quote noise over the
     # clipping norm. `noise_multiplier` is over the sensitivity whatever it is.
     noise_over: InitVar[NoiseOver | str] = NoiseOver.SENSITIVITY

@@ -1,6 +1,6 @@
-"""What of the things seen in a game may tell: groups of numbers, each ready for a rule that is learned.
+"""What of the things seen in a trial may tell: groups of numbers, each ready for a rule that is learned.
 
-A group is one idea of where a leak may hide. Every rule is learned on games that are used for nothing else, so a group
+A group is one idea of where a leak may hide. Every rule is learned on trials that are used for nothing else, so a group
 that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
 become one here: squares are shown by their logarithms, roundings by shares.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.black_box.seen import Games
+from fl_audit.audits.black_box.transcript import Transcripts
 
 _MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
 _ROUNDS_SHOWN = 12
@@ -24,7 +24,7 @@ FINEST = "the finest bit beside the contribution"  # the group that shows from w
 LOW_BITS = (ROUNDED, FINEST)
 """The groups that look at nothing but low bits: what they alone tell is a leak of floating-point arithmetic.
 
-A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid mends it. Noise on a
+A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid fixes it. Noise on a
 coarse grid is another matter: it shows in `COARSE`, where so fine a rounding has been made already.
 """
 COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
@@ -32,63 +32,63 @@ COARSE = "what is left of the low bits after rounding to a thousandth of what wa
 _FINE = 10  # binary places below the size of what was released, from which on bits are low: one in 1024 of the noise
 
 
-def feature_groups(games: Games) -> dict[str, Floats]:
-    """Return the groups of features, each of shape (games, columns), by what they show in words of a report.
+def feature_groups(trials: Transcripts) -> dict[str, Floats]:
+    """Return the groups of features, each of shape (trials, columns), by what they show in words of a report.
 
     Missing and non-finite values become 0, and every column has another one beside it that says where.
     """
-    groups: dict[str, Floats] = {_ALONG: along(games)[:, None]}
-    if games.steps.shape[1] > 1:
-        groups["what was released along it, round by round"] = _by_round(games)
-        groups["the released arrays, first against later rounds"] = _alternating(games)
-    for name, part in games.tensors:
-        groups[f"the released values of {name}"] = _shown(games.steps[:, :, part])
-    groups["all released values"] = _shown(games.steps)
-    if np.any(games.own):
-        own = np.concatenate([games.steps, games.own], axis=2)
+    groups: dict[str, Floats] = {_ALONG: along(trials)[:, None]}
+    if trials.steps.shape[1] > 1:
+        groups["what was released along it, round by round"] = _by_round(trials)
+        groups["the released arrays, first against later rounds"] = _alternating(trials)
+    for name, part in trials.tensors:
+        groups[f"the released values of {name}"] = _shown(trials.steps[:, :, part])
+    groups["all released values"] = _shown(trials.steps)
+    if np.any(trials.own):
+        own = np.concatenate([trials.steps, trials.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
-        pair = (along(games), along(replace(games, steps=games.own)))
+        pair = (along(trials), along(replace(trials, steps=trials.own)))
         groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
-    if np.any(games.others):
-        groups[BESIDE_OTHERS] = _beside_others(games)
-    groups["the size of what was released"] = _sizes(games)
-    groups[ROUNDED] = _grains(games.released)
-    groups[COARSE] = _grains(_coarse(games))
+    if np.any(trials.others):
+        groups[BESIDE_OTHERS] = _beside_others(trials)
+    groups["the size of what was released"] = _sizes(trials)
+    groups[ROUNDED] = _grains(trials.released)
+    groups[COARSE] = _grains(_coarse(trials))
     # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
-    if games.released.shape == games.direction.shape:
-        groups[FINEST] = _finest(games)
-    for column, name in enumerate(games.names):
-        groups[name] = games.numbers[:, column : column + 1]
+    if trials.released.shape == trials.direction.shape:
+        groups[FINEST] = _finest(trials)
+    for column, name in enumerate(trials.names):
+        groups[name] = trials.numbers[:, column : column + 1]
     return {name: _finite(values) for name, values in groups.items()}
 
 
-def along(games: Games) -> Floats:
-    """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
-    return np.asarray(np.sum(projections(games), axis=1))
+def along(trials: Transcripts) -> Floats:
+    """Return the sum over rounds of what was released, along the differing contribution; shape (trials,)."""
+    return np.asarray(np.sum(projections(trials), axis=1))
 
 
-def projections(games: Games) -> Floats:
-    """Return the released steps along the unit vector of the difference, shape (games, rounds); NaN counts as 0."""
-    return _along(games, np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0))
+def projections(trials: Transcripts) -> Floats:
+    """Return the released steps along the unit vector of the difference, shape (trials, rounds); NaN counts as 0."""
+    return _along(trials, np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0))
 
 
-def _along(games: Games, vectors: Floats) -> Floats:
-    """Return vectors of every game and round along the unit vector of the difference, 0 where there is none."""
-    norms, products = np.linalg.norm(games.direction, axis=2), np.sum(vectors * games.direction, axis=2)
+def _along(trials: Transcripts, vectors: Floats) -> Floats:
+    """Return vectors of every trial and round along the unit vector of the difference, 0 where there is none."""
+    norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
 
-def _by_round(games: Games) -> Floats:
-    found = projections(games)
+def _by_round(trials: Transcripts) -> Floats:
+    found = projections(trials)
     if found.shape[1] <= _ROUNDS_SHOWN:
         return found
     return np.stack([part.sum(axis=1) for part in np.array_split(found, _ROUNDS_SHOWN, axis=1)], axis=1)
 
 
-def _alternating(games: Games) -> Floats:
+def _alternating(trials: Transcripts) -> Floats:
     """Return the values of the first round less those of each of some later rounds: noise that repeats cancels."""
-    later = games.steps[:, 1:_ROUNDS_SHOWN]
-    differences = games.steps[:, :1] - later
+    later = trials.steps[:, 1:_ROUNDS_SHOWN]
+    differences = trials.steps[:, :1] - later
     return _flat(differences) if differences[0].size <= _MOST else differences[:, 0, :_MOST]
 
 
@@ -99,15 +99,15 @@ def _shown(steps: Floats) -> Floats:
     return np.asarray(steps.sum(axis=1))[:, :_MOST]
 
 
-def _beside_others(games: Games) -> Floats:
+def _beside_others(trials: Transcripts) -> Floats:
     """Return, summed over rounds, the released step and the others' mean along the difference, and its length."""
-    norms = np.linalg.norm(games.direction, axis=2)
-    return np.stack([along(games), _along(games, games.others).sum(axis=1), norms.sum(axis=1)], axis=1)
+    norms = np.linalg.norm(trials.direction, axis=2)
+    return np.stack([along(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
-def _sizes(games: Games) -> Floats:
+def _sizes(trials: Transcripts) -> Floats:
     """Return logarithms of the squared length of every tensor's step, averaged over rounds."""
-    squares = [np.sum(games.steps[:, :, part] ** 2, axis=2) for _, part in games.tensors]
+    squares = [np.sum(trials.steps[:, :, part] ** 2, axis=2) for _, part in trials.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
@@ -118,23 +118,25 @@ def _grains(released: Floats) -> Floats:
     return np.stack(shares, axis=1)
 
 
-def _coarse(games: Games) -> Floats:
+def _coarse(trials: Transcripts) -> Floats:
     """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step."""
-    # The grid of a game follows from what was released in it alone.
-    sizes = np.abs(np.where(np.isfinite(games.steps) & (games.steps != 0), games.steps, np.nan)).reshape(len(games), -1)
+    # The grid of a trial follows from what was released in it alone.
+    sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
+        len(trials), -1
+    )
     usual = np.array([np.nanmedian(size) if np.any(np.isfinite(size)) else 1.0 for size in sizes])
     grids = 2.0 ** (np.floor(np.log2(usual)) - _FINE)[:, None, None]
-    return np.asarray(np.rint(games.released / grids) * grids)
+    return np.asarray(np.rint(trials.released / grids) * grids)
 
 
-def _finest(games: Games) -> Floats:
+def _finest(trials: Transcripts) -> Floats:
     """Return the finest binary place of any released value, beside the size of the differing contribution there."""
     # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
     # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
     # 2012).
-    sizes = np.abs(games.direction)
-    relative = _places(games.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
-    known = np.where((sizes > 0) & np.isfinite(games.released), relative, -_LARGEST)
+    sizes = np.abs(trials.direction)
+    relative = _places(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    known = np.where((sizes > 0) & np.isfinite(trials.released), relative, -_LARGEST)
     return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
 
 

@@ -2,9 +2,10 @@
 
 Every canary is a random direction of which all are sent. In d dimensions the cosine of a release with a direction that
 nobody sent is N(0, 1/d), d large; with one that was sent it is normal as well, with a larger mean. The paper fits a
-normal law to the sent ones and states the epsilon between both laws: an **estimate** without a confidence, too large
-for small epsilon, because a spread that is fitted off by chance looks like a leak. Its lower bound takes the best of
-all thresholds uncorrected, which is no bound. Here the bound is one on the mean, by the t law.
+normal distribution to the sent ones and states the epsilon between both distributions: an **estimate** without a
+confidence, too large for small epsilon, because a spread that is fitted off by chance looks like a leak. Its lower
+bound takes the best of all thresholds uncorrected, which is no bound. Here the bound is one on the mean, by the t
+distribution.
 
 **Assumes** Gaussian noise and cosines that are normal; other canaries count as noise, so that the bound stays below a
 client's loss.
@@ -20,7 +21,7 @@ from scipy.special import ndtr, stdtrit
 from fl_audit.arrays import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
-from fl_audit.search import falling_root
+from fl_audit.root_finding import falling_root
 
 _SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
 
@@ -93,7 +94,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     Parameters
     ----------
     mean, spread
-        Of the second normal law: its mean, finite, and its standard deviation, above 0 and finite.
+        Of the second normal distribution: its mean, finite, and its standard deviation, above 0 and finite.
     delta
         Above 0, below 1.
 

@@ -1,7 +1,7 @@
 """Canaries of one training: who draws which direction, whose coin says what, and how a release is read.
 
 In each round every canary tosses a coin. If it is in, its client sends its canary, a fresh random direction of the
-largest norm that the clipping lets pass; otherwise what the relation of the promise compares with: nothing, or the
+largest norm that the clipping lets pass; otherwise what the relation of the guarantee compares with: nothing, or the
 opposite of the canary where a client is replaced. Whoever sees the release takes its inner product with the direction.
 
 Everything is a pure function of (seed, round, canary), so that the client and whoever evaluates afterwards agree
@@ -21,7 +21,7 @@ DECOYS = 20
 _PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what float32 rounds up must not be clipped
 
 
-def canary_direction(seed: int, round: int, canary: int, dimension: int, world: int = 0) -> Floats:
+def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: int = 0) -> Floats:
     """Return the direction of one canary in one round, uniform on the unit sphere, shape (dimension,).
 
     Raises `InputError` if a number is out of its range.
@@ -31,26 +31,26 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     seed, round, canary, dimension
         The canaries' secret, from 0 to 2**64 - 1; the number of the round and that of the canary, each at least 0; and
         how many parameters there are, at least 1.
-    world
+    trial
         Which of many simulated trainings.
     """
     require_number("dimension is", dimension, "whole numbers from 1")
-    key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)
+    key = generator(seed, Purpose.CANARY_DIRECTION, trial=trial, round=round, client=canary)
     drawn = key.standard_normal(dimension)
     return drawn / np.linalg.norm(drawn)
 
 
-def canary_coin(seed: int, round: int, canary: int, world: int = 0) -> bool:
+def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
     """Return whether a canary is in, in one round: a fair coin, independent of all others.
 
     Raises `InputError` if the seed is out of its range.
 
     Parameters
     ----------
-    seed, round, canary, world
+    seed, round, canary, trial
         As for `canary_direction`.
     """
-    return bool(generator(seed, Purpose.CANARY_COIN, world=world, round=round, client=canary).random() < 0.5)
+    return bool(generator(seed, Purpose.CANARY_COIN, trial=trial, round=round, client=canary).random() < 0.5)
 
 
 def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:

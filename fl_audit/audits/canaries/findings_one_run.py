@@ -1,4 +1,4 @@
-"""One training as its own audit: what its canaries certify, beside what the law of its noise gives them."""
+"""One training as its own audit: what its canaries certify, beside what the distribution of its noise gives them."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +8,8 @@ import pandas as pd
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.canaries.canaries import CanaryFacts
-from fl_audit.audits.canaries.certify import OneRunFinding, certify, over_the_training
-from fl_audit.audits.canaries.live_doubts import dilution, squared_spread
+from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
+from fl_audit.audits.canaries.live_checks import dilution, squared_spread
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
@@ -17,7 +17,7 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.shift import detectable_slope, spread_of_parts
 from fl_audit.verdict.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.noise_estimate import breach_ratio
@@ -25,12 +25,13 @@ from fl_audit.verdict.verdict import Judgement, judged_by_one
 
 
 @dataclass(frozen=True)
-class OneRunNumbers:
+class CanaryTrainingFinding:
     """What the canaries of one training certify."""
 
-    finding: OneRunFinding  # of the first world
-    mu_true: float  # what the noise that the law prescribes gives a canary in a round, or in a step of private training
-    worlds: int  # how many trainings there were
+    finding: OneRunCertificate  # of the first trial
+    # what the noise that the mechanism prescribes gives a canary in a round, or in a step of private training
+    mu_true: float
+    trials: int  # how many trainings there were
     held: int  # in how many the lower bound of mu was at or below `mu_true`
     mean_mu_lower: float  # of all trainings
     epsilon_told: float | None = None  # what the accountant of the canaries' client counted, where it trains privately
@@ -45,24 +46,24 @@ class OneRunNumbers:
         found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
-        told |= {"worlds": self.worlds, "worlds_held": self.held, "mean_mu_lower": self.mean_mu_lower}
+        told |= {"trials": self.trials, "trials_held": self.held, "mean_mu_lower": self.mean_mu_lower}
         return {"one_run": json_of(told | {"epsilon_told": self.epsilon_told})}
 
 
-def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
+def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
     """Return what the canaries certify; None where there are none."""
-    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
-    if table is None or promise is None or facts is None:
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
+    if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("world", sort=True)]
+    each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("trial", sort=True)]
     lower = np.array([one.mu_lower for one in each])
     held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
-    return OneRunNumbers(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
+    return CanaryTrainingFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
-def certified_at(run: FinishedRun, confidence: float) -> OneRunFinding:
-    """Return what the canaries of the first world certify, at any confidence.
+def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
+    """Return what the canaries of the first trial certify, at any confidence.
 
     Parameters
     ----------
@@ -72,17 +73,17 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunFinding:
     table, facts = run.tables.canaries, run.facts.find(CanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
-    first = table[table["world"] == table["world"].min()]
+    first = table[table["trial"] == table["trial"].min()]
     return _certified(run, first, _claim_of_canaries(run, facts), confidence)
 
 
 def judge_canaries(run: FinishedRun) -> Judgement | None:
-    """Return whether the canaries of all trainings together contradict the promise; None where there are none.
+    """Return whether the canaries of all trainings together contradict the guarantee; None where there are none.
 
-    Where clients train privately, what is promised is also what the accountant of the canaries' client names.
+    Where clients train privately, what is claimed is also what the accountant of the canaries' client names.
     """
-    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
-    if table is None or promise is None or facts is None:
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
+    if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
     bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
@@ -90,47 +91,49 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     root, degrees = spread_of_parts(held), held.size - 2
     limit, is_conclusive = np.inf, False
     if root > 0:
-        is_replaced = run.facts.game.law.adjacency.relation is Relation.REPLACE
-        squared = squared_spread(facts.others, run.facts.game.canaries, facts.size, is_replaced)
+        is_replaced = run.facts.federation.mechanism.adjacency.relation is Relation.REPLACE
+        squared = squared_spread(facts.others, run.facts.federation.canaries, facts.size, is_replaced)
         hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, degrees))
         shift = detectable_slope(root, degrees, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
         mu = hidden.behind(shift)
         limit = over_the_training(claim, mu / at_level.mu_claimed) if np.isfinite(mu) else np.inf
-        is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(guarantee(claim)))
+        is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(derive_guarantee(claim)))
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
-    promised, more = promise.epsilon if told is None else min(promise.epsilon, told), {"delta": promise.delta}
+    claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
-    test = TestResult(TestName.CANARIES, lower, p_value, lower, promised, limit, more=more)
+    test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit, more=more)
     bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
     judged = judged_by_one(test, bounds, confidence=run.facts.confidence, method=method, assumption=assumption)
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
 
 
-def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunFinding:
+def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:
     """Return what the canaries of some trainings certify, counted as one."""
-    game = run.facts.game
-    canaries = table[table["canary"] < game.canaries]
-    scores, coins, parts = (canaries[name].to_numpy().reshape(-1, game.canaries) for name in ("score", "is_in", "part"))
-    has_decoys = game.law.adjacency.relation is Relation.ADD_REMOVE
-    decoys = table.loc[table["canary"] >= game.canaries, "score"].to_numpy() if has_decoys else ()
-    some = parts if isinstance(game.law.contribution, PrivateTraining) else ()
+    federation = run.facts.federation
+    canaries = table[table["canary"] < federation.canaries]
+    scores, coins, parts = (
+        canaries[name].to_numpy().reshape(-1, federation.canaries) for name in ("score", "is_in", "part")
+    )
+    has_decoys = federation.mechanism.adjacency.relation is Relation.ADD_REMOVE
+    decoys = table.loc[table["canary"] >= federation.canaries, "score"].to_numpy() if has_decoys else ()
+    some = parts if isinstance(federation.mechanism.contribution, PrivateTraining) else ()
     found = certify(scores, coins.astype(np.bool_), claim, confidence, OneRunMethod.SHIFT, decoys, some)
-    return replace(found, rounds=found.rounds // table["world"].nunique())
+    return replace(found, rounds=found.rounds // table["trial"].nunique())
 
 
 def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
-    """Return what is claimed of a canary: that of the client with the least promise may be another shard's."""
-    promise, law = run.facts.guarantee, run.facts.game.law
-    assert promise is not None, "only a promise is held against its canaries"
-    if not isinstance(law.contribution, PrivateTraining):
-        return promise.claim
-    schedule = law.contribution.schedule
+    """Return what is claimed of a canary: that of the client with the least guarantee may be another shard's."""
+    guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
+    assert guarantee is not None, "only a guarantee is held against its canaries"
+    if not isinstance(mechanism.contribution, PrivateTraining):
+        return guarantee.claim
+    schedule = mechanism.contribution.schedule
     events = local_events(
-        facts.records, schedule.batch, run.facts.game.rounds, law.noise_multiplier,
+        facts.records, schedule.batch, run.facts.federation.rounds, mechanism.noise_multiplier,
         epochs=schedule.epochs, steps=schedule.steps,
     )  # fmt: skip
-    return replace(promise.claim, events=events)
+    return replace(guarantee.claim, events=events)
 
 
 def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:

@@ -4,29 +4,29 @@ import math
 from pathlib import Path
 from typing import assert_never
 
-from fl_audit.audits.canaries.live import LiveNumbers
-from fl_audit.audits.canaries.live_doubts import Doubt
-from fl_audit.audits.canaries.rounds import in_words
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.canaries.live_audit import LiveFinding
+from fl_audit.audits.canaries.live_checks import Inconsistency
+from fl_audit.audits.canaries.stored_rounds import in_words
 from fl_audit.audits.page.first_screen import Fact, fact_html
 from fl_audit.audits.page.markup import html_page, page_table
-from fl_audit.report.wording import capital, number_text, one_in, percent, plural
+from fl_audit.report.formatting import capital, number_text, one_in, percent, plural
 from fl_audit.statistics.readings import Reading, read
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.whole_files import whole_file
 
 _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 
 
-def live_lines(numbers: LiveNumbers) -> list[str]:
+def live_lines(numbers: LiveFinding) -> list[str]:
     """Return what a terminal says of what is known now."""
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
     return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
 
 
-def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
+def write_live_page(numbers: LiveFinding, path: Path) -> Path:
     """Write the page, and return its path.
 
     Parameters
@@ -39,31 +39,31 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     page = html_page(
         title=f"Live audit: {numbers.verdict}",
         heading="One training as its own audit",
-        subtitle=str(numbers.promise.claim),
+        subtitle=str(numbers.guarantee.claim),
         opening=_opening(numbers),
         body=body,
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
     )
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path
 
 
-def _assumption(numbers: LiveNumbers) -> str:
+def _assumption(numbers: LiveFinding) -> str:
     unseen = ""
     if not numbers.knows_others:
         unseen += " How many other clients answered was not seen:"
         unseen += " it is taken that their updates do not lie over the noise."
     if not numbers.doubts.knows_canaries:
         unseen += " What canaries send where they are out, and with which coins, was not noted: it is taken to be as"
-        unseen += " the promise and the coins have it, as far as the scores do not speak against it."
+        unseen += " the guarantee and the coins have it, as far as the scores do not speak against it."
     if not numbers.knows_weights:
         unseen += " What replies weigh was not seen: none is taken to outweigh a canary."
     return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
 
 
-def _light(numbers: LiveNumbers) -> str:
+def _light(numbers: LiveFinding) -> str:
     """Return which canary weighs least, where one is lighter than the heaviest client."""
     least = min(numbers.weights)
     if least == 1:
@@ -75,28 +75,28 @@ def _light(numbers: LiveNumbers) -> str:
     )
 
 
-def _progress(numbers: LiveNumbers) -> str:
-    whole, promised = numbers.finding.rounds, numbers.promise.rounds
+def _progress(numbers: LiveFinding) -> str:
+    whole, claimed = numbers.finding.rounds, numbers.guarantee.rounds
     left_out = numbers.released - numbers.carried_on - whole
     wrong = ", ".join(map(str, numbers.misnamed))
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
     unfit = f", or {in_words(numbers.misfits)}" if numbers.misfits else ""
     without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
     more = f", after {plural(numbers.carried_on, 'round')} of the same training that were set aside"
-    return f"{whole:,} whole rounds of {promised:,} promised{without}{more if numbers.carried_on else ''}"
+    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{more if numbers.carried_on else ''}"
 
 
-def _opening(numbers: LiveNumbers) -> str:
-    found, promise = numbers.finding, numbers.promise
-    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(promise.delta, 3)}"
+def _opening(numbers: LiveFinding) -> str:
+    found, guarantee = numbers.finding, numbers.guarantee
+    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
     return (
         f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
-        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for who looks "
-        f"again); {number_text(promise.epsilon, 3)} is promised."
+        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
+        f"again); {number_text(guarantee.epsilon, 3)} is claimed."
     )
 
 
-def _reading(numbers: LiveNumbers) -> Reading:
+def _reading(numbers: LiveFinding) -> Reading:
     """Return how the mu that canaries certify stands to the claim: all numbers of the page follow from it.
 
     Who looks at this page chose no time beforehand. So broken is decided by the declared looks, each at its level, and
@@ -107,26 +107,26 @@ def _reading(numbers: LiveNumbers) -> Reading:
     return read((found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1).reading
 
 
-def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
-    found, promise, said = numbers.finding, numbers.promise, _reading(numbers)
-    surer = f"promised: at most {percent(promise.belief_bound)}; {said}"
+def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
+    found, guarantee, said = numbers.finding, numbers.guarantee, _reading(numbers)
+    surer = f"claimed: at most {percent(guarantee.belief_bound)}; {said}"
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
-             f"promised: {number_text(promise.epsilon, 3)} by {promise.accountant}; {said}"),
+             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {said}"),
         Fact("An insider may become as sure as", percent(numbers.belief_lower), surer),
         Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
              f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
              f"{number_text(found.mu_claimed, 3)}; {said}"),
-        Fact(f"Rounds that find {BREACH:g} times the promise", needed,
+        Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
              f"in 9 of 10 trainings with {plural(numbers.canaries, 'canary', 'canaries')}"),
     )  # fmt: skip
 
 
-def _next(numbers: LiveNumbers) -> str:
+def _next(numbers: LiveFinding) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED if numbers.is_overrun:
-            where = f"{plural(numbers.released, 'round')} were released where {numbers.promise.rounds:,} are promised"
+            where = f"{plural(numbers.released, 'round')} were released where {numbers.guarantee.rounds:,} are claimed"
             return f"Stop the training: {where}, and every further one spends more."
         case Verdict.VIOLATED:
             return (
@@ -135,70 +135,71 @@ def _next(numbers: LiveNumbers) -> str:
                 "is divided by."
             )
         case Verdict.CONSISTENT:
-            return "Nothing so far contradicts the promise." + ("" if numbers.is_over else " Look again at the end.")
+            return "Nothing so far contradicts the guarantee." + ("" if numbers.is_over else " Look again at the end.")
         case Verdict.INCONCLUSIVE if numbers.misnamed:
             return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
         case Verdict.INCONCLUSIVE if numbers.misfits:
-            return f"Mend what does not fit: no other rounds count. {capital(in_words(numbers.misfits))}."
+            return f"Fix what does not fit: no other rounds count. {capital(in_words(numbers.misfits))}."
         case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
-            return _doubt(next(one for one in Doubt if one in numbers.doubts.kinds), numbers)
+            return _doubt(next(one for one in Inconsistency if one in numbers.doubts.kinds), numbers)
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:
             return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(numbers)}"
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
             return (
                 "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
-                f"few parameters, can hide {BREACH:g} times the promise from any number of canaries."
+                f"few parameters, can hide {BREACH:g} times the guarantee from any number of canaries."
             )
         case Verdict.INCONCLUSIVE:
-            if numbers.is_promising:
+            if numbers.is_claiming:
                 return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
             few = "with so few, not even all of its rounds can tell"
-            return f"Send more canaries in the next training: {few} {BREACH:g} times the promise.{_light(numbers)}"
-        case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
-            raise AssertionError("a watched training has a promise and is audited")
+            return f"Send more canaries in the next training: {few} {BREACH:g} times the guarantee.{_light(numbers)}"
+        case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
+            raise AssertionError("a watched training has a guarantee and is audited")
         case _:
             assert_never(numbers.verdict)
 
 
-def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
+def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
     doubts = numbers.doubts
     match doubt:
-        case Doubt.OVERRUN:
+        case Inconsistency.OVERRUN:
             return (
-                f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
-                f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
+                f"Find out how many rounds there were: round {numbers.last:,} was kept, and "
+                f"{numbers.guarantee.rounds:,} "
+                f"are claimed. Only {numbers.released:,} were kept, so that it cannot be said from here."
             )
-        case Doubt.GAPS:
+        case Inconsistency.GAPS:
             return (
                 "Watch what is released: rounds started from other models than those before them were seen to release. "
                 "`watched` goes around the whole strategy, with the wrapper that adds the noise inside of it."
             )
-        case Doubt.OUT:
+        case Inconsistency.OUT:
             return (
                 "Find out what the canaries send where they are out, which was not noted: it does not look like what "
-                "the promise compares with. Their `is_replaced` is to be True where a client is replaced, and False "
+                "the guarantee compares with. Their `is_replaced` is to be True where a client is replaced, and False "
                 "where it comes or goes."
             )
-        case Doubt.FAINT:
+        case Inconsistency.FAINT:
             alone = f" (each by itself: {_numbered(doubts.faint)})" if doubts.faint else ""
             return (
-                f"Find out what hides the canaries{alone}: they stand out less than the promised noise lets them. "
+                f"Find out what hides the canaries{alone}: they stand out less than the claimed noise lets them. "
                 "Updates of other clients do so, canaries that took no part, coins that are not those of all canaries, "
-                "and more noise than was promised. Noise that is missing could hide behind the first three."
+                "and more noise than was claimed. Noise that is missing could hide behind the first three."
             )
-        case Doubt.UNEVEN:
+        case Inconsistency.UNEVEN:
             rounds = _numbered(doubts.uneven, "round", "rounds")
             return (
                 f"Find out why far less noise than in the others lies in {rounds}: it was left out there, the average "
                 "was over far more clients, or in the others updates of clients lie over the noise. Rounds on one "
                 "scale alone can be judged."
             )
-        case Doubt.ATTENDANCE:
-            rate = percent(numbers.promise.claim.sampling_rate)
+        case Inconsistency.ATTENDANCE:
+            rate = percent(numbers.guarantee.claim.sampling_rate)
             return (
-                f"Find out who is asked to take part: {rate} of the rounds are promised of each client, and canaries "
+                f"Find out who is asked to take part: {rate} of the rounds are claimed of each client, and canaries "
                 "took part in more, or nobody saw in how many. Without the sampling, the training tells more than is "
-                "promised."
+                "claimed."
             )
         case _:
             assert_never(doubt)
@@ -210,7 +211,7 @@ def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
-def _table(numbers: LiveNumbers) -> str:
+def _table(numbers: LiveFinding) -> str:
     """Return what was known at each declared look."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
@@ -219,8 +220,8 @@ def _table(numbers: LiveNumbers) -> str:
          number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
         for one in numbers.looks
     ]  # fmt: skip
-    columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
+    columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
     together = f"their bounds hold together with {percent(numbers.finding.confidence)} confidence"
-    at_most = f"{together}, and a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
+    at_most = f"{together}, and a kept guarantee fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)

@@ -7,9 +7,9 @@ class OneRunMethod(StrEnum):
     """How a lower bound is computed from one run; `assumption` says what it rests on.
 
     TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
-    SHIFT: the distance of the mean scores over their spread, by the noncentral t law. Agrawal et al. 2026 take sums of
-    canary scores for normal too, but as an asymptotic statement about fitted normals; this one is exact for normal
-    scores. COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
+    SHIFT: the distance of the mean scores over their spread, by the noncentral t distribution. Agrawal et al. 2026 take
+    sums of canary scores for normal too, but as an asymptotic statement about fitted normals; this one is exact for
+    normal scores. COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
     """
 
     TRADE_OFF = "trade-off"

@@ -1,23 +1,23 @@
-"""The order-statistic bound of one run (after Xiang et al. 2025, arXiv 2509.08704), with the exact null law.
+"""The order-statistic bound of one run (after Xiang et al. 2025, arXiv 2509.08704), with the exact null distribution.
 
 **What it asks for besides.** What the release says of each coin is a coarser view of an observation of that coin
 alone, at most as telling as N(0, 1) against N(mu, 1), and these observations are independent given everything else. So
 it is with Gaussian noise along directions that no coin moves. It is **not** so for a mechanism that sometimes leaks
-many coins together, though each coin's leak is small on average: there more certificates are false than promised.
+many coins together, though each coin's leak is small on average: there more certificates are false than claimed.
 
 **Why it holds.** Give the attacker the ideal observations themselves, with losses L_j. Given these, coin j is told
 rightly with probability p_j = 1 / (1 + e^-|L_j|) at most, independently of the others. Let the guess in place k of the
 attacker's order of confidence count w_k, w_1 >= w_2 >= ... >= 0. Of two places the earlier one should have the coin of
 the larger p_j: outcomes in which both or neither is right weigh the same either way, and among outcomes with one right
 guess the heavier one becomes likelier. So the sum over right guesses is stochastically largest when the coins are
-sorted by |L_j|, whatever the weights, and that law is the null. Here the r surest guesses count w each and all others
-1, with w so large that the others only break ties.
+sorted by |L_j|, whatever the weights, and that distribution is the null. Here the r surest guesses count w each and all
+others 1, with w so large that the others only break ties.
 
-**Its law.** Let t be the (r + 1)-th largest |L_j|. The probability B that |L| is larger than t has the law
-Beta(r + 1, m - r). Given t, the r larger losses are independent draws of |L| above t, so that errors among them are
-Bin(r, p(t)), and so are the m - r - 1 smaller ones below t: one integral over B is exact. With the losses of the even
-mixture, |L| = mu |s|, s normal around +-mu/2: P(|s| > a) = Phi(-a - mu/2) + Phi(mu/2 - a), of which the first part
-errs.
+**Its distribution.** Let t be the (r + 1)-th largest |L_j|. The probability B that |L| is larger than t has the
+distribution Beta(r + 1, m - r). Given t, the r larger losses are independent draws of |L| above t, so that errors among
+them are Bin(r, p(t)), and so are the m - r - 1 smaller ones below t: one integral over B is exact. With the losses of
+the even mixture, |L| = mu |s|, s normal around +-mu/2: P(|s| > a) = Phi(-a - mu/2) + Phi(mu/2 - a), of which the first
+part errs.
 """
 
 import math
@@ -32,7 +32,7 @@ from fl_audit.privacy.gaussian import require_mu
 from fl_audit.statistics.beta_mean import legendre, where_it_reaches
 
 _NODES = 120
-_NEGLECTED = 1e-14  # probability at either end of the law of B that the integral leaves out
+_NEGLECTED = 1e-14  # probability at either end of the distribution of B that the integral leaves out
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
@@ -89,7 +89,7 @@ def _share_above(place: Floats | float, mu: float) -> Floats:
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return nodes and weights of the law of t / mu, the place of the (r + 1)-th largest |s|."""
+    """Return nodes and weights of the distribution of t / mu, the place of the (r + 1)-th largest |s|."""
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)

@@ -2,10 +2,10 @@
 
 Nothing is asked of the mechanism: what it says of different coins may depend on each other in any way.
 
-**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in law, than if each
-was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats every
-right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off function f, more can
-be ruled out (after Mahloujifar, Melis & Chaudhuri 2024).
+**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in distribution, than
+if each was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats
+every right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off function f, more
+can be ruled out (after Mahloujifar, Melis & Chaudhuri 2024).
 
 **Why that holds.** Let F(x) = 1 - f(x), increasing and concave, and P(event | one neighbour) <= F(P(event | other))
 both ways. There are m fair coins and r guesses, N of them right, p_i = P(N = i). Take coins S, a place j and a set T of
@@ -28,7 +28,7 @@ nested, so the rejected ones are those below the bound.
 coins, those it is surest of, and abstains from the others; v guesses are right.
 
 **What every bound asks for.** The coins are independent and fair; the guesses follow from the release and from whatever
-else is independent of these coins; r is fixed before the scores are seen. Several rounds, or several worlds, count as
+else is independent of these coins; r is fixed before the scores are seen. Several rounds, or several trials, count as
 one run of all their coins.
 """
 
@@ -44,7 +44,7 @@ from scipy.stats import binom
 
 from fl_audit.arrays import Flags, Floats, in_one_axis
 from fl_audit.errors import require, require_number
-from fl_audit.search import last_true
+from fl_audit.root_finding import last_true
 from fl_audit.statistics.beta_mean import where_it_reaches
 
 
@@ -79,7 +79,7 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     Parameters
     ----------
     scores, is_in
-        The scores, higher for a likelier member, no NaN, any shape, of one world, or of several that are counted as one
+        The scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
         run; and the coins, bool, same shape.
     positive, negative
         How many scores to call members, and not members, at least 0 and together at most the number of scores. They
@@ -146,8 +146,8 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     Parameters
     ----------
     guesses, epsilon, delta
-        What was counted; and the promise that is held against it: epsilon, at least 0, and delta, at least 0 and below
-        1.
+        What was counted; and the guarantee that is held against it: epsilon, at least 0, and delta, at least 0 and
+        below 1.
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")

@@ -1,10 +1,10 @@
-"""The same training at three levels: what a record, a user and all records of a client are promised."""
+"""The same training at three levels: what a record, a user and all records of a client are claimed."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.audits.identifiability.findings_empirical_epsilon import EmpiricalNumbers
+from fl_audit.audits.identifiability.findings_empirical_epsilon import EmpiricalFinding
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.group_sizes import GroupSizes
@@ -13,29 +13,29 @@ from fl_audit.privacy.groups import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """What one level is promised."""
+    """What one level is claimed."""
 
     unit: Unit
-    is_claimed: bool  # whether the promise is about this unit
-    size: int | None  # how many units of the promise it changes at most; None where that is not known
-    epsilon: float | None  # what holds of it, at the delta of the promise; infinite if none, None if not known
+    is_claimed: bool  # whether the guarantee is about this unit
+    size: int | None  # how many units of the guarantee it changes at most; None where that is not known
+    epsilon: float | None  # what holds of it, at the delta of the guarantee; infinite if none, None if not known
     shown: float | None  # epsilon that the run shows at least; None where nobody was asked about this unit
 
 
 @dataclass(frozen=True)
-class LevelNumbers:
+class LevelFinding:
     """The three levels, the smallest unit first."""
 
     levels: tuple[UnitLevel, ...]
-    delta: float  # of the promise
+    delta: float  # of the guarantee
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `levels`."""
         return {"levels": json_of({"delta": self.delta, "levels": self.levels})}
 
 
-def measure_levels(run: FinishedRun, findings: Findings) -> LevelNumbers | None:
-    """Return what follows from the promise at each level; None where nothing is promised, or to one pair alone.
+def measure_levels(run: FinishedRun, findings: Findings) -> LevelFinding | None:
+    """Return what follows from the guarantee at each level; None where nothing is claimed, or to one pair alone.
 
     Parameters
     ----------
@@ -43,28 +43,28 @@ def measure_levels(run: FinishedRun, findings: Findings) -> LevelNumbers | None:
         A finished run, and what was found before: what it shows of epsilon.
     """
     facts, sizes = run.facts, run.facts.group_sizes
-    promise = facts.guarantee
-    if promise is None or sizes is None or not facts.game.law.is_private_release:
+    guarantee = facts.guarantee
+    if guarantee is None or sizes is None or not facts.federation.mechanism.is_private_release:
         return None
-    found = findings.find(EmpiricalNumbers)
+    found = findings.find(EmpiricalFinding)
     levels = []
     for unit in Unit:
         size, is_claimed = _size(facts.relation.unit, unit, facts.relation.relation, sizes), unit is facts.relation.unit
         shown = None if found is None or not is_claimed else found.decisive.epsilon_lower_bound
         if is_claimed:
-            epsilon: float | None = promise.epsilon
+            epsilon: float | None = guarantee.epsilon
         else:
             epsilon = None if size is None else _epsilon(run, size)
         levels.append(UnitLevel(unit, is_claimed, size, epsilon, shown))
-    return LevelNumbers(tuple(levels), promise.delta)
+    return LevelFinding(tuple(levels), guarantee.delta)
 
 
 def _epsilon(run: FinishedRun, size: int) -> float:
-    promise = run.facts.guarantee
-    assert promise is not None, "levels are those of a promise"
+    guarantee = run.facts.guarantee
+    assert guarantee is not None, "levels are those of a guarantee"
     if size == 1:
-        return promise.epsilon
-    return group_epsilon(promise.claim.profile, size, promise.delta)
+        return guarantee.epsilon
+    return group_epsilon(guarantee.claim.profile, size, guarantee.delta)
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:

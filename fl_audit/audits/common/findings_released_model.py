@@ -1,4 +1,4 @@
-"""The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners promise."""
+"""The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners guarantee."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from fl_audit.federation.run_tables import Provenance, Timing, Unprotected
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
-from fl_audit.released_model.fits_of_worlds import FIT, rejected
+from fl_audit.released_model.fits_of_trials import FIT, rejected
 from fl_audit.released_model.methods import StarMethod
 
 FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
@@ -21,7 +21,7 @@ FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of o
 
 @dataclass(frozen=True)
 class StarSpread:
-    """Epsilon* over the worlds by one estimator, in nats; infinite or NaN where it was not determined."""
+    """Epsilon* over the trials by one estimator, in nats; infinite or NaN where it was not determined."""
 
     mean: float  # of the final releases
     max: float  # the largest of them
@@ -31,18 +31,18 @@ class StarSpread:
 
 
 @dataclass(frozen=True)
-class StarNumbers:
+class StarFinding:
     """Epsilon* of the final releases by the estimator that holds: normals, or counted losses where they do not fit."""
 
-    mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
-    max: float  # the largest over the worlds; infinite or NaN where it was not determined
+    mean: float  # over the trials, in nats; infinite or NaN where it was not determined
+    max: float  # the largest over the trials; infinite or NaN where it was not determined
     delta: float  # at which it was computed
     cut: float  # error rates below it or above 1 - cut were left out
     untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
     untrained_max: float  # the largest of the initial models; NaN where unknown
-    method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most worlds
-    fit_tested: int = 0  # worlds in which it was tested whether normals fit the losses
-    fit_rejected: int = 0  # worlds in which they do not
+    method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most trials
+    fit_tested: int = 0  # trials in which it was tested whether normals fit the losses
+    fit_rejected: int = 0  # trials in which they do not
     by_normals: StarSpread | None = None  # what normals give, where they are not what the numbers above rest on
 
     @property
@@ -56,11 +56,11 @@ class StarNumbers:
 
 
 @dataclass(frozen=True)
-class ModelNumbers:
+class ModelFinding:
     """What the final releases are worth."""
 
-    test_accuracy: float  # share of right predictions on test records, mean over worlds
-    test_auroc: float  # area under the ROC on test records, mean over worlds; NaN where there is none
+    test_accuracy: float  # share of right predictions on test records, mean over trials
+    test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
     unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
     commonest: float | None = None  # what naming the most frequent class is worth; None where it is not known
 
@@ -72,30 +72,30 @@ class ModelNumbers:
         return {"utility": accuracy | others}
 
 
-def measure_model(run: FinishedRun, _: Findings) -> ModelNumbers:
+def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
     """Return what the final releases are worth, and what they give away."""
-    worlds = run.tables.worlds
+    trials = run.tables.trials
     # Batches of an older version have no area.
-    area = float(worlds["test_auroc"].mean()) if "test_auroc" in worlds else math.nan
-    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
+    area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
+    return ModelFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
 
 
-def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
+def measure_star(run: FinishedRun, _: Findings) -> StarFinding | None:
     """Return Epsilon* of the final releases; None where it was turned off."""
     if run.facts.star is None:
         return None
-    settings, worlds = run.facts.star, run.tables.worlds
+    settings, trials = run.facts.star, run.tables.trials
     normal = _spread(run, "epsilon_star", settings.cut)
-    tested, against = rejected(worlds[FIT].to_numpy(dtype=np.float64)) if FIT in worlds else (0, 0)
-    if 2 * against <= tested or worlds["epsilon_star_counted"].isna().any():
-        return StarNumbers(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
+    tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
+    if 2 * against <= tested or trials["epsilon_star_counted"].isna().any():
+        return StarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
     counted = _spread(run, "epsilon_star_counted", settings.counted_cut)
-    found = StarNumbers(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
+    found = StarFinding(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
     return replace(found, method=StarMethod.EMPIRICAL, by_normals=normal)
 
 
 def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
-    values, releases = run.tables.worlds[column], run.tables.releases
+    values, releases = run.tables.trials[column], run.tables.releases
     untrained = releases.loc[releases["round"] == 0, column]
     return StarSpread(
         mean=float(values.mean()),
@@ -107,7 +107,7 @@ def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
 
 
 @dataclass(frozen=True)
-class OriginNumbers:
+class OriginFinding:
     """Where the run comes from, None where that was not noted, and how long it took."""
 
     provenance: Provenance | None
@@ -118,17 +118,17 @@ class OriginNumbers:
         return {"timing": json_of(self.timing)}
 
 
-def measure_origin(run: FinishedRun, _: Findings) -> OriginNumbers:
+def measure_origin(run: FinishedRun, _: Findings) -> OriginFinding:
     """Return where a run comes from, and how long it took."""
-    return OriginNumbers(run.provenance, run.timing)
+    return OriginFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)
 class ClientStar:
-    """Epsilon* of one client's shard over the worlds, in nats: order statistics, infinite where unbounded."""
+    """Epsilon* of one client's shard over the trials, in nats: order statistics, infinite where unbounded."""
 
     client: int  # number of the client
-    worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
+    trials: int  # trials in which its shard had two records or more; without any the rest is NaN
     low: float  # quantile of 5 %
     median: float  # of 50 %
     high: float  # of 95 %
@@ -136,7 +136,7 @@ class ClientStar:
 
 
 @dataclass(frozen=True)
-class ClientNumbers:
+class ClientFinding:
     """Epsilon* of every client's shard at the last release, and how many records each holds, where that is known."""
 
     clients: tuple[ClientStar, ...]
@@ -147,7 +147,7 @@ class ClientNumbers:
         return {"client_epsilon_star": json_of(self.clients)}
 
 
-def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
+def measure_clients(run: FinishedRun, _: Findings) -> ClientFinding | None:
     """Return Epsilon* of every shard; None where it was not computed."""
     table = run.tables.clients
     if table is None or "epsilon_star" not in table:
@@ -156,7 +156,7 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
     noted = None if run.provenance is None else run.provenance.shards
     groups = last.groupby("client")["epsilon_star"]
     clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
-    return ClientNumbers(clients, noted if noted is not None and len(noted) == run.facts.game.clients else None)
+    return ClientFinding(clients, noted if noted is not None and len(noted) == run.facts.federation.clients else None)
 
 
 def _client(client: int, known: Floats) -> ClientStar:
@@ -168,48 +168,49 @@ def _client(client: int, known: Floats) -> ClientStar:
 
 
 @dataclass(frozen=True)
-class ClientPromise:
-    """The promise of one client over all rounds."""
+class ClientGuarantee:
+    """The guarantee of one client over all rounds."""
 
     client: int  # number of the client
     records: int  # size of its shard
     sampling_rate: float  # probability with which a record was in a step, as its accountant counted
     steps: int  # steps that its accountant counted
-    epsilon: float  # what it promises, by the accountant of the run
+    epsilon: float  # what it guarantees, by the accountant of the run
     epsilon_rdp: float  # the same by `rdp`
     epsilon_opacus: float  # what the accountant of Opacus names that it kept
 
 
 @dataclass(frozen=True)
-class ClientPromises:
-    """The promises of all clients."""
+class ClientGuarantees:
+    """The guarantees of all clients."""
 
-    clients: tuple[ClientPromise, ...]
+    clients: tuple[ClientGuarantee, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `client_promises`."""
-        return {"client_promises": json_of(self.clients)}
+        """Return the entry `client_guarantees`."""
+        return {"client_guarantees": json_of(self.clients)}
 
 
-def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | None:
-    """Return what every client promises; None where clients do not train privately."""
-    table, promise, law = run.tables.clients, run.facts.guarantee, run.facts.game.law
-    if table is None or promise is None or not isinstance(law.contribution, PrivateTraining):
+def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
+    """Return what every client guarantees; None where clients do not train privately."""
+    table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
+    if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None
-    # An accountant counts the same steps in every world.
+    # An accountant counts the same steps in every trial.
     last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
-    shards, schedule = [int(records) for records in last["records"]], law.contribution.schedule
+    shards, schedule = [int(records) for records in last["records"]], mechanism.contribution.schedule
 
-    def promised(accountant: Accountant) -> tuple[float, ...]:
+    def claimed(accountant: Accountant) -> tuple[float, ...]:
         return client_epsilons(
-            shards, schedule.batch, run.facts.game.rounds, law.noise_multiplier, promise.delta, accountant,
+            shards, schedule.batch, run.facts.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
+            accountant,
             epochs=schedule.epochs, steps=schedule.steps,
         )  # fmt: skip
 
     rates = [float(rate) for rate in last["accounted_sampling_rate"]]
     steps = [int(count) for count in last["accounted_steps"]]
     noise = [float(one) for one in last["accounted_noise_multiplier"]]
-    kept = [opacus_epsilon(*counted, promise.delta) for counted in zip(noise, rates, steps, strict=True)]
-    columns = (shards, rates, steps, promised(promise.accountant), promised(Accountant.RDP), kept)
+    kept = [opacus_epsilon(*counted, guarantee.delta) for counted in zip(noise, rates, steps, strict=True)]
+    columns = (shards, rates, steps, claimed(guarantee.accountant), claimed(Accountant.RDP), kept)
     clients = enumerate(zip(*columns, strict=True))
-    return ClientPromises(tuple(ClientPromise(client, *values) for client, values in clients))
+    return ClientGuarantees(tuple(ClientGuarantee(client, *values) for client, values in clients))

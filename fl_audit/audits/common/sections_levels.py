@@ -1,28 +1,28 @@
-"""The same training at three levels, and one Gaussian parameter for the whole promise."""
+"""The same training at three levels, and one Gaussian parameter for the whole guarantee."""
 
 import math
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.common.findings_levels import LevelNumbers, UnitLevel, measure_levels
+from fl_audit.audits.common.findings_levels import LevelFinding, UnitLevel, measure_levels
 from fl_audit.report.finding import RunContents, Section, Table
-from fl_audit.report.wording import number_text
+from fl_audit.report.formatting import number_text
 
 _WHOSE = {
     Unit.RECORD: "one record",
     Unit.USER: "one user, with all records",
     Unit.CLIENT: "one client, with all records",
 }
-_LARGE = 100.0  # nats, from which on a promise says nothing
+_LARGE = 100.0  # nats, from which on a guarantee says nothing
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return how the epsilon of a level follows from the promise."""
+    """Return how the epsilon of a level follows from the guarantee."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:
         return "not known: no column names the users"
     if level.size == 1:
-        return f"by the promise to one {claimed}"
+        return f"by the guarantee to one {claimed}"
     return f"by group privacy, of up to {level.size:,} {claimed}s"
 
 
@@ -32,7 +32,7 @@ def _epsilon(level: UnitLevel) -> float | str | None:
     return level.epsilon
 
 
-def _tables(numbers: LevelNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: LevelFinding, contents: RunContents) -> list[Table]:
     claimed = contents.facts.relation.unit
     columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
                "Epsilon shown at least (nats)")  # fmt: skip
@@ -40,16 +40,16 @@ def _tables(numbers: LevelNumbers, contents: RunContents) -> list[Table]:
         (_WHOSE[one.unit], _follows(one, claimed), _epsilon(one), "not asked" if one.shown is None else one.shown)
         for one in numbers.levels
     )
-    return [Table("What the same training promises at three levels", columns, rows)]
+    return [Table("What the same training guarantees at three levels", columns, rows)]
 
 
-def beyond(numbers: LevelNumbers, claimed: Unit) -> str:
-    """Return in a sentence what the promise is worth to the next larger unit; empty where that is not known.
+def beyond(numbers: LevelFinding, claimed: Unit) -> str:
+    """Return in a sentence what the guarantee is worth to the next larger unit; empty where that is not known.
 
     Parameters
     ----------
     numbers, claimed
-        The three levels, and the unit of the promise.
+        The three levels, and the unit of the guarantee.
     """
     order = list(Unit)
     larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]
@@ -62,13 +62,13 @@ def beyond(numbers: LevelNumbers, claimed: Unit) -> str:
     return f"For a {level.unit} with up to {level.size:,} {claimed}s it is worth {worth} by group privacy{says}."
 
 
-def _sentence(numbers: LevelNumbers, contents: RunContents) -> str:
+def _sentence(numbers: LevelFinding, contents: RunContents) -> str:
     claimed = contents.facts.relation.unit
-    text = f"The promise is about one {claimed}. {beyond(numbers, claimed)}".strip()
+    text = f"The guarantee is about one {claimed}. {beyond(numbers, claimed)}".strip()
     return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
 
 
 LEVELS = Section(
-    "levels", "What the same training promises at three levels", LevelNumbers, measure_levels, keys=("levels",),
+    "levels", "What the same training guarantees at three levels", LevelFinding, measure_levels, keys=("levels",),
     trusts=True, sentence=_sentence, tables=_tables,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""For a data-protection officer: what was promised and found, in the terms of a review, and what is declared."""
+"""For a data-protection officer: what was claimed and found, in the terms of a review, and what is declared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.wording import number_text, percent, plural
-from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.verdict.findings_verdict import VerdictFinding
 
 TO_FILL_IN = "________________"
 _OF_DATA = {
@@ -23,11 +23,11 @@ _OF_REPORT = {"retention": "How long model, data and report are kept", "signer":
 _DECLARED = (*_OF_DATA, *_OF_REPORT)
 _ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
 _NIST = (
-    ("Epsilon and delta, and what they mean", _ANSWERED, "The promise; what it means for a person in the data"),
+    ("Epsilon and delta, and what they mean", _ANSWERED, "The guarantee; what it means for a person in the data"),
     ("The unit of privacy", _OPERATOR, "whether one unit is one person is for the operator to say"),
-    ("How neighbours differ", _ANSWERED, "the adjacency, which is part of the promise"),
+    ("How neighbours differ", _ANSWERED, "the adjacency, which is part of the guarantee"),
     ("The mechanism and its implementation", _ANSWERED, "The verdict, with its limit of detection"),
-    ("The trust model", _OPERATOR, "who adds the noise and who looks stand in the configuration"),
+    ("The trust model", _OPERATOR, "who adds the noise and where the adversary sits stand in the configuration"),
     ("Composition over rounds", _ANSWERED, "by the accountant, over all rounds of this training"),
     ("Composition over trainings", _OPERATOR, "those that are written into the ledger, fl-audit account --ledger"),
     ("Accuracy", _ANSWERED, "The released model"),
@@ -40,7 +40,7 @@ _NIST = (
 
 
 @dataclass(frozen=True)
-class OfficerNumbers:
+class OfficerFinding:
     """What the operator declares, by the names of `[report]`; empty where nothing is."""
 
     declared: Mapping[str, str]
@@ -50,67 +50,70 @@ class OfficerNumbers:
         return {"declared": dict(self.declared)}
 
 
-def _measure(run: FinishedRun, _: Findings) -> OfficerNumbers:
+def _measure(run: FinishedRun, _: Findings) -> OfficerFinding:
     told = run.facts.configuration.get("report") or {}
-    return OfficerNumbers({name: str(told[name]) for name in _DECLARED if told.get(name) is not None})
+    return OfficerFinding({name: str(told[name]) for name in _DECLARED if told.get(name) is not None})
 
 
-def _facts_table(numbers: OfficerNumbers, contents: RunContents) -> Table:
+def _facts_table(numbers: OfficerFinding, contents: RunContents) -> Table:
     before, after = (
         [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
     )
-    rows = [*before, *_of_records(contents), *_of_promise(contents), *_of_run(contents), *after]
-    return Table("What is processed, promised and found", ("", ""), tuple(rows), TableLook.PAIRS)
+    rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after]
+    return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableLook.PAIRS)
 
 
 def _of_records(contents: RunContents) -> list[tuple[str, str]]:
-    game, origin = contents.facts.game, contents.run.provenance
+    federation, origin = contents.facts.federation, contents.run.provenance
     pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
-    users = f", of {plural(game.users, 'user')}" if game.users else ""
+    users = f", of {plural(federation.users, 'user')}" if federation.users else ""
     digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
     keyed = ", keyed" if origin is not None and origin.is_keyed else ""
     return [
-        ("Data set as it was read", game.data.title),
+        ("Data set as it was read", federation.data.title),
         ("Digest of the records that were used", digest + keyed),
-        ("How many records", f"{game.records:,}{pool} records{users}"),
+        ("How many records", f"{federation.records:,}{pool} records{users}"),
         ("Unit that is protected, and how neighbours differ", f"{contents.words.one}; {contents.facts.relation}"),
     ]
 
 
-def _of_promise(contents: RunContents) -> list[tuple[str, str]]:
-    promise = contents.facts.guarantee
-    if promise is None:
-        return [("Epsilon and delta", "nothing is promised")]
-    named = promise.reconstruction_bound(1 / CANDIDATES)
-    found = 1 - promise.claim.profile.tradeoff(0.01)
+def _of_guarantee(contents: RunContents) -> list[tuple[str, str]]:
+    guarantee = contents.facts.guarantee
+    if guarantee is None:
+        return [("Epsilon and delta", "nothing is claimed")]
+    named = guarantee.reconstruction_bound(1 / CANDIDATES)
+    found = 1 - guarantee.claim.profile.tradeoff(0.01)
     return [
-        ("Epsilon and delta", f"{number_text(promise.epsilon, 4)} at delta {promise.delta:g}, by {promise.accountant}"),
-        ("Nobody becomes surer than", f"{percent(promise.belief_bound)} that {contents.words.that}"),
-        ("Advantage over guessing, at most", percent(promise.advantage_bound_exact)),
+        (
+            "Epsilon and delta",
+            f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by {guarantee.accountant}",
+        ),
+        ("Nobody becomes surer than", f"{percent(guarantee.belief_bound)} that {contents.words.that}"),
+        ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
         *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
         ("Found as a member at 1 % false alarms, at most", percent(found)),
     ]
 
 
 def _of_run(contents: RunContents) -> list[tuple[str, str]]:
-    origin, verdict = contents.run.provenance, contents.find(VerdictNumbers)
+    origin, verdict = contents.run.provenance, contents.find(VerdictFinding)
     session = None if origin is None else origin.sessions[-1]
     return [
         ("Verdict", "none" if verdict is None else str(verdict.verdict)),
         ("Versions", "not noted" if session is None else ", ".join(f"{k} {v}" for k, v in session.versions.items())),
         ("Date of the run", "not noted" if session is None else session.began),
-        ("Trials", f"{contents.run.worlds:,}"),
+        ("Trials", f"{contents.run.trials:,}"),
     ]
 
 
-def _tables(numbers: OfficerNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: OfficerFinding, contents: RunContents) -> list[Table]:
     edpb = (
         ("Singling out: can somebody be isolated in the data?", _ANSWERED,
-         f"named right among {CANDIDATES:,}; the game of reconstruction measures what an attacker reaches"),
+         f"named right among {CANDIDATES:,}; the reconstruction audit measures what an attacker reaches"),
         ("Linkability: can two records be tied to one person?", f"{_ANSWERED}, for one training",
          "beliefs and membership attacks; links to other publications are not known"),
         ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
-         "attribute with the game of reconstruction; what follows from the population is not changed by noise"),
+         "attribute with the reconstruction audit; what follows from the population is not changed by noise"),
     )  # fmt: skip
     columns = ("What is asked", "Answer", "Where, or why not")
     return [
@@ -120,7 +123,7 @@ def _tables(numbers: OfficerNumbers, contents: RunContents) -> list[Table]:
     ]
 
 
-def _sentence(_: OfficerNumbers, __: RunContents) -> str:
+def _sentence(_: OfficerFinding, __: RunContents) -> str:
     return (
         "Lines are for the operator to fill in, here or by [report] in the configuration. What is declared by the "
         "operator was checked by nobody. No number here decides a legal question; these are the facts for one."
@@ -128,6 +131,6 @@ def _sentence(_: OfficerNumbers, __: RunContents) -> str:
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OfficerNumbers, _measure, keys=("declared",), sentence=_sentence,
+    "officer", "For a data-protection officer", OfficerFinding, _measure, keys=("declared",), sentence=_sentence,
     tables=_tables,
 )  # fmt: skip

@@ -8,20 +8,20 @@ from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
 from fl_audit.audits.common import findings_released_model as evidence
-from fl_audit.audits.common.look_at import NOT_MEANINGFUL, star_text
-from fl_audit.audits.common.sections_promise import at_delta
+from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
+from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
 from fl_audit.released_model.few_losses import FEWEST
-from fl_audit.released_model.fits_of_worlds import FIT
+from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.released_model.methods import cut_text
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.formatting import number_text, percent, plural
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
-from fl_audit.report.wording import number_text, percent, plural
 
 _UNUSED = "test records were not used in training"
 
 
-def beside_text(numbers: evidence.ModelNumbers) -> str:
+def beside_text(numbers: evidence.ModelFinding) -> str:
     """Return the accuracies to hold that of this run against, in words to follow it; nothing where none is known."""
     known = []
     if numbers.unprotected is not None:
@@ -31,7 +31,7 @@ def beside_text(numbers: evidence.ModelNumbers) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _sentence(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.ModelFinding, contents: RunContents) -> str:
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
@@ -43,31 +43,31 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: evidence.ModelNumbers, _: RunContents) -> list[Row]:
-    final = f"of the final release, mean over worlds; {_UNUSED}"
+def _rows(numbers: evidence.ModelFinding, _: RunContents) -> list[Row]:
+    final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
     rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
         rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
     if (other := numbers.unprotected) is not None:
-        basis = f"the same of {other.run}, without clipping and noise, {plural(other.worlds, 'world')}; {_UNUSED}"
+        basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
         rows.append(Row("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
     if math.isfinite(numbers.test_auroc):
         rows.append(Row("Test AUROC (probability)", numbers.test_auroc, f"area under the ROC {final}"))
     return rows
 
 
-def _caption(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
-    shown = "The one world" if contents.run.worlds == 1 else "Median, middle half and range of the worlds"
+def _caption(numbers: evidence.ModelFinding, contents: RunContents) -> str:
+    shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
         return text
-    counted = f"by public records alone; the promise counts all {plural(contents.facts.game.rounds, 'round')}"
+    counted = f"by public records alone; the guarantee counts all {plural(contents.facts.federation.rounds, 'round')}"
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
 
 
-def _accuracy_figure(figure: Figure, numbers: evidence.ModelNumbers, contents: RunContents) -> None:
+def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: RunContents) -> None:
     releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
@@ -81,15 +81,15 @@ def _accuracy_figure(figure: Figure, numbers: evidence.ModelNumbers, contents: R
 
 
 RELEASED_MODEL = Section(
-    "accuracy", "The released model", evidence.ModelNumbers, evidence.measure_model, keys=("utility",), on_page=True,
+    "accuracy", "The released model", evidence.ModelFinding, evidence.measure_model, keys=("utility",), on_page=True,
     sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip
 
 
-SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
+SQUASH = 4.0  # a claimed epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
-def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
+def _star_sentence(star: evidence.StarFinding, contents: RunContents) -> str:
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
     if not star.is_meaningful:
@@ -106,20 +106,20 @@ def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
             f"{number_text(star.untrained_max, 3)}): that is what {start} models score, which cannot leak."
         )
-    promise, other = contents.facts.guarantee, " The promised epsilon is another quantity, over all repetitions:"
-    if promise is not None and star.max > promise.epsilon:
+    guarantee, other = contents.facts.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
+    if guarantee is not None and star.max > guarantee.epsilon:
         text += f"{other} single models may exceed it by chance."
     return f"{text}{_losses_text(contents)}"
 
 
-def _fit_text(star: evidence.StarNumbers, contents: RunContents) -> str:
+def _fit_text(star: evidence.StarFinding, contents: RunContents) -> str:
     """Return in a sentence whether the normals fit, on which the number rests, or what it rests on instead."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
         reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
-        why = f": {reason}" if owned or FIT in contents.worlds else ""
+        why = f": {reason}" if owned or FIT in contents.trials else ""
         return f"It rests on normals, whose fit was not tested{why}."
-    tested = f"a test rejects that in {star.fit_rejected:,} of {plural(star.fit_tested, 'world')}"
+    tested = f"a test rejects that in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
     if star.by_normals is None:
         return f"It takes the losses for normal after a logit transform; {tested}."
     normal = f"{number_text(star.by_normals.mean, 3)} ({cut_text(star.by_normals.cut)})"
@@ -128,11 +128,11 @@ def _fit_text(star: evidence.StarNumbers, contents: RunContents) -> str:
     )
 
 
-def _fit_note(star: evidence.StarNumbers) -> str:
+def _fit_note(star: evidence.StarFinding) -> str:
     """Return in short what the number rests on, to stand beside it."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
-    tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'world')}"
+    tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
     kind = "by normals" if star.by_normals is None else "losses are counted, since normals were"
     return f"{cut_text(star.cut)}; {kind}{',' if star.by_normals is None else ''} {tested}"
 
@@ -154,19 +154,19 @@ def _losses_text(contents: RunContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: evidence.StarNumbers, contents: RunContents) -> list[Row]:
+def _star_rows(star: evidence.StarFinding, contents: RunContents) -> list[Row]:
     how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
         Row(
-            f"Epsilon*, mean over worlds (nats){doubt}",
+            f"Epsilon*, mean over trials (nats){doubt}",
             finite(star.mean),
             f"of the final release, {how}",
             on_page=True,
             note=_fit_note(star),
         ),
-        Row("Epsilon*, largest world (nats)", finite(star.max), "an extreme value"),
+        Row("Epsilon*, largest trial (nats)", finite(star.max), "an extreme value"),
         Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
         Row("Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"),
         Row("Delta of Epsilon* (probability)", star.delta, "chosen before the run"),
@@ -174,34 +174,34 @@ def _star_rows(star: evidence.StarNumbers, contents: RunContents) -> list[Row]:
     ]
 
 
-def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
-    spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
-    at, promise = number_text(star.delta), contents.facts.guarantee
+def _star_caption(star: evidence.StarFinding, contents: RunContents) -> str:
+    spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
+    at, guarantee = number_text(star.delta), contents.facts.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
     cut, how = star.cut, ""
     if star.by_normals is not None:
         cut, how = star.by_normals.cut, " by normals, which do not fit: the numbers beside it count losses"
     text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{how}.{spread} {meaning}"
-    if promise is None or promise_fits(contents):
+    if guarantee is None or guarantee_fits(contents):
         return text
-    return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."
+    return f"{text} The guarantee, {number_text(guarantee.epsilon, 3)}, lies far above."
 
 
-def promise_fits(contents: RunContents) -> bool:
-    """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
-    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
+def guarantee_fits(contents: RunContents) -> bool:
+    """Whether a line at the claimed epsilon leaves the curve of Epsilon* readable."""
+    guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
-    return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
+    return guarantee is not None and bool(values.size) and guarantee.epsilon <= SQUASH * float(values.max())
 
 
-def _star_figure(figure: Figure, star: evidence.StarNumbers, contents: RunContents) -> None:
-    releases, promise = contents.releases, contents.facts.guarantee
+def _star_figure(figure: Figure, star: evidence.StarFinding, contents: RunContents) -> None:
+    releases, guarantee = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
-    if promise is not None and promise_fits(contents):
-        label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
-        axes.axhline(promise.epsilon, label=label, **LIMIT)
+    if guarantee is not None and guarantee_fits(contents):
+        label = f"claimed epsilon = {number_text(guarantee.epsilon, 3)} ({guarantee.accountant})"
+        axes.axhline(guarantee.epsilon, label=label, **LIMIT)
     floor = (star if star.by_normals is None else star.by_normals).untrained_mean
     if math.isfinite(floor):
         label = f"floor by chance: {number_text(floor, 2)}"
@@ -212,15 +212,15 @@ def _star_figure(figure: Figure, star: evidence.StarNumbers, contents: RunConten
 
 
 EPSILON_STAR = Section(
-    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarNumbers, evidence.measure_star,
+    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarFinding, evidence.measure_star,
     keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
     picture=Picture("Epsilon*", _star_figure, _star_caption,
                     applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
 )  # fmt: skip
 
 
-def _owners_sentence(numbers: evidence.ClientNumbers, _: RunContents) -> str:
-    alone = sum(client.worlds == 0 for client in numbers.clients)
+def _owners_sentence(numbers: evidence.ClientFinding, _: RunContents) -> str:
+    alone = sum(client.trials == 0 for client in numbers.clients)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
     return (
         "Each data owner holds the losses of its own records against those of the population sample. A shard of few "
@@ -228,8 +228,8 @@ def _owners_sentence(numbers: evidence.ClientNumbers, _: RunContents) -> str:
     )
 
 
-def _owners_tables(numbers: evidence.ClientNumbers, _: RunContents) -> list[Table]:
-    columns: tuple[str, ...] = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
+def _owners_tables(numbers: evidence.ClientFinding, _: RunContents) -> list[Table]:
+    columns: tuple[str, ...] = ("Client", "Trials with 2 records or more", "5 %", "Median", "95 %", "Largest")
     rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
     if (shards := numbers.shards) is not None:
         columns = (columns[0], "Records", *columns[1:])
@@ -238,6 +238,6 @@ def _owners_tables(numbers: evidence.ClientNumbers, _: RunContents) -> list[Tabl
 
 
 CLIENTS = Section(
-    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientNumbers,
+    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientFinding,
     evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
 )  # fmt: skip

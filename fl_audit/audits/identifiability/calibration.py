@@ -1,7 +1,7 @@
-"""Are the insider's beliefs calibrated: of the worlds in which it believed near p, did a share p hold D?
+"""Are the insider's beliefs calibrated: of the trials in which it believed near p, did a share p hold D?
 
 The numbers of a reliability diagram with exact intervals, and exact tests. Given what the insider saw, its guesses are
-independent coins with known chances, so any count of wins follows a Poisson-binomial law.
+independent coins with known chances, so any count of wins follows a Poisson-binomial distribution.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scipy.signal import fftconvolve
 from scipy.special import expit, logit
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.identifiability.expected import chance_of_being_right
+from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.scores import require_prior
 from fl_audit.statistics.advantage import clopper_pearson
@@ -19,11 +19,11 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The worlds whose beliefs lie near each other."""
+    """The trials whose beliefs lie near each other."""
 
     lowest: float  # smallest belief in D in it
     highest: float  # largest one
-    worlds: int  # how many worlds
+    trials: int  # how many trials
     members: int  # in how many of them D was used
     mean_belief: float  # the share of members that the beliefs expect
     share: float  # the share of members that there was
@@ -36,7 +36,7 @@ class ReliabilityBin:
 class Calibration:
     """Whether beliefs and shares agree."""
 
-    wins: int  # games won
+    wins: int  # trials won
     expected_wins: float  # sum of the chances that the beliefs gave them
     wins_p_value: float  # exact two-sided p-value of the number of wins
     p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
@@ -52,7 +52,7 @@ def calibration(
     Parameters
     ----------
     log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used; both of shape (worlds,), at least one world.
+        Log-odds of D against D', without a prior, and whether D was used; both of shape (trials,), at least one trial.
     confidence
         Confidence of the intervals of the bins, above 0 and below 1.
     prior
@@ -61,14 +61,14 @@ def calibration(
         Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
         calibrated.
     bins
-        Largest number of bins, at least 1. They hold equally many worlds each, at least 10.
+        Largest number of bins, at least 1. They hold equally many trials each, at least 10.
 
     Raises
     ------
     InputError
         If shapes disagree or a number is out of its range.
     """
-    require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (worlds,)")
+    require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (trials,)")
     require(members.shape == log_odds.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     require_number("number of bins is", bins, "whole numbers from 1")
     require_prior(coin)
@@ -87,36 +87,36 @@ def _poisson_binomial_p(count: int, chances: Floats) -> float:
 
     Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
     """
-    law = _poisson_binomial(chances)
-    return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
+    distribution = _poisson_binomial(chances)
+    return min(1.0, 2 * min(float(distribution[: count + 1].sum()), float(distribution[count:].sum())))
 
 
 def _poisson_binomial(chances: Floats) -> Floats:
     """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
 
-    The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
+    The distributions of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
     `scipy.stats.poisson_binom` takes n^2.
     """
-    laws = np.stack([1 - chances, chances], axis=1)
-    while len(laws) > 1:
-        if len(laws) % 2:
-            certain = np.zeros((1, laws.shape[1]))
+    distributions = np.stack([1 - chances, chances], axis=1)
+    while len(distributions) > 1:
+        if len(distributions) % 2:
+            certain = np.zeros((1, distributions.shape[1]))
             certain[0, 0] = 1.0
-            laws = np.concatenate([laws, certain])
-        laws = np.maximum(0.0, fftconvolve(laws[0::2], laws[1::2], axes=1))
-    return np.asarray(laws[0, : chances.size + 1], dtype=np.float64)
+            distributions = np.concatenate([distributions, certain])
+        distributions = np.maximum(0.0, fftconvolve(distributions[0::2], distributions[1::2], axes=1))
+    return np.asarray(distributions[0, : chances.size + 1], dtype=np.float64)
 
 
 def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
-    worlds, count = int(beliefs.size), int(np.count_nonzero(members))
-    low, high = clopper_pearson(count, worlds, confidence)
+    trials, count = int(beliefs.size), int(np.count_nonzero(members))
+    low, high = clopper_pearson(count, trials, confidence)
     return ReliabilityBin(
         lowest=float(beliefs.min()),
         highest=float(beliefs.max()),
-        worlds=worlds,
+        trials=trials,
         members=count,
         mean_belief=float(beliefs.mean()),
-        share=count / worlds,
+        share=count / trials,
         low=low,
         high=high,
         p_value=_poisson_binomial_p(count, beliefs),

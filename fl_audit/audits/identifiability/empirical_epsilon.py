@@ -50,28 +50,28 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
 
 def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
-    """Return the largest epsilon over worlds that the sensitivities seen in them account for; variant (i).
+    """Return the largest epsilon over trials that the sensitivities seen in them account for; variant (i).
 
-    It has the range over worlds: exact bookkeeping, nothing is estimated.
+    It has the range over trials: exact bookkeeping, nothing is estimated.
 
-    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
+    Each trial is a composition of Gaussian releases with its own mu_i, so the accountant is given
     mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
-    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
+    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a trial.
 
     Parameters
     ----------
     signal
-        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
+        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (trials, rounds),
         finite and at least 0; 0 in rounds in which the unit was seen to take no part.
     claim
-        What is promised of which releases, with Gaussian noise.
+        What is claimed of which releases, with Gaussian noise.
 
     Raises
     ------
     InputError
         If a signal is negative or not finite, there is none, or the accountant cannot account for the claim.
     """
-    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
+    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (trials, rounds)")
     wrong = ~(np.isfinite(signal) & (signal >= 0))
     require(not wrong.any(), f"signal is {next(iter(signal[wrong]), None)}: accepted are finite numbers from 0")
     squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
@@ -81,7 +81,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
     else:
         mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
         largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
-    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
+    note = "Smallest and largest over the trials played: bookkeeping of what was released, not an estimate."
     return EpsilonInterval(largest, smallest, largest, 1.0, note)
 
 
@@ -94,58 +94,65 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
 
 
 def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
-    """Return the largest log-odds of all worlds, at least 0, with an interval of that extreme value; variant (ii).
+    """Return the largest log-odds of all trials, at least 0, with an interval of that extreme value; variant (ii).
 
     That is Eq. (5) on the largest posterior belief, from log-odds, so that no belief saturates at 1.
 
-    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
-    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
-    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
-    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
-    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the
+    distribution known, N(mu^2/2, mu^2) for each trial's log-odds of the truth, the largest of n falls with the
+    confidence between mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n trials
+    would show, whatever was seen. Without it, the order statistics bound the median of the largest of n from below (the
+    quantile of order 2^(-1/n) of one trial's), and no number of scores bounds an extreme value from above without
+    assuming a distribution.
 
     Parameters
     ----------
     log_odds, confidence
-        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; and the confidence,
+        Log-odds of the dataset that was really used, without a prior, shape (trials,), finite; and the confidence,
         above 0 and below 1.
     mu
-        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
+        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every trial (local scaling), else None.
 
     Raises
     ------
     InputError
-        If there is no world or a number is out of its range.
+        If there is no trial or a number is out of its range.
     """
-    require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
+    require(log_odds.size > 0, "number of trials is 0: accepted are whole numbers from 1")
     require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    largest, worlds = max(0.0, float(np.max(log_odds))), int(log_odds.size)
-    warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
+    largest, trials = max(0.0, float(np.max(log_odds))), int(log_odds.size)
+    warning = "The largest belief is an extreme value: it grows with the number of trials and converges to nothing."
     if mu is None:
         # The highest order statistic that is at most the quantile of order p = 2^(-1/n) with the confidence, or 0: the
         # r-th smallest of n is where P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p) reaches the confidence.
-        rank = np.arange(1, worlds + 1)
-        covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
+        rank = np.arange(1, trials + 1)
+        covered = betaincinv(rank, trials - rank + 1, confidence) <= 0.5 ** (1 / trials)
         low = max(0.0, float(np.sort(log_odds)[covered][-1])) if np.any(covered) else 0.0
-        note = f"{warning} The interval is of the median of the largest of {worlds}, open above without a known law."
+        note = (
+            f"{warning} The interval is of the median of the largest of {trials}, open above without a known "
+            "distribution."
+        )
         return EpsilonInterval(largest, low, math.inf, confidence, note)
     require_mu(mu)
     tail = (1 - confidence) / 2
     # the upper end is 1 - (1 - tail)^(1/n), computed as such: it is small
-    ends = (float(ndtri(math.exp(math.log(tail) / worlds))), -float(ndtri(-math.expm1(math.log1p(-tail) / worlds))))
+    ends = (float(ndtri(math.exp(math.log(tail) / trials))), -float(ndtri(-math.expm1(math.log1p(-tail) / trials))))
     low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
-    note = f"{warning} The interval is where the largest of {worlds} falls if the log-odds follow their exact law."
+    note = (
+        f"{warning} The interval is where the largest of {trials} falls if the log-odds follow their exact "
+        "distribution."
+    )
     return EpsilonInterval(largest, low, high, confidence, note)
 
 
-def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) -> EpsilonInterval:
+def advantage_interval(wins: int, trials: int, delta: float, confidence: float) -> EpsilonInterval:
     """Return `epsilon_from_measured_advantage` with the Clopper-Pearson interval of the advantage put through Eq. (6).
 
     Parameters
     ----------
-    wins, worlds
-        Games that the insider won, and games that were played.
+    wins, trials
+        Trials that the insider won, and trials that were played.
     delta, confidence
         Delta of Eq. (6), and the confidence of the interval, both above 0 and below 1.
 
@@ -160,10 +167,10 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
     >>> round(found.low, 2), round(found.epsilon, 2), round(found.high, 2)
     (1.29, 1.78, 2.28)
     """
-    ends = clopper_pearson(wins, worlds, confidence)
-    epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
+    ends = clopper_pearson(wins, trials, confidence)
+    epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / trials, ends[1])]
     note = (
-        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
+        "Clopper-Pearson interval of the share of trials won, through Eq. (6) of the paper, which describes noise "
         "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
     )
     return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

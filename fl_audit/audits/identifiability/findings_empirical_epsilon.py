@@ -1,4 +1,6 @@
-"""What was shown of epsilon: three estimates, bounds with a confidence, scores without a law, and a trade-off."""
+"""What was shown of epsilon: three estimates, bounds with a confidence, scores without a distribution, and a
+trade-off.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,14 +16,14 @@ from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod, ScoreLaw
+from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.roc import AreaUnderCurve, TradeoffBand, area_under_curve, tradeoff_band
-from fl_audit.verdict.findings_verdict import VerdictNumbers
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Judgement
 
 
 @dataclass(frozen=True)
-class EmpiricalNumbers:
+class EmpiricalFinding:
     """What the run shows of epsilon."""
 
     # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
@@ -30,7 +32,7 @@ class EmpiricalNumbers:
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
     decisive: Judgement  # what the verdict rests on
-    bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no world
+    bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no trial
 
     @property
     def intervals(self) -> dict[str, EpsilonInterval]:
@@ -51,37 +53,37 @@ class EmpiricalNumbers:
         return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
 
 
-def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
-    """Return what a run shows of epsilon; None without a promise or an insider.
+def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding | None:
+    """Return what a run shows of epsilon; None without a guarantee or an insider.
 
     Parameters
     ----------
     run, findings
         A finished run, and what was found before, of which the verdict is read.
     """
-    promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
-    if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
+    guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
+    if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
-    confidence, wins, bounds = run.facts.confidence, int(run.tables.worlds["won"].sum()), tuple[LowerBound, ...]()
-    is_exact, is_normal = run.facts.game.law.weighs_exactly, run.has_normal_final_law
-    shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if is_exact else None
-    believed = estimates.belief_interval(run.towards_truth, confidence, promise.mu if is_normal else None)
-    counted = estimates.advantage_interval(wins, run.worlds, promise.delta, confidence)
+    confidence, wins, bounds = run.facts.confidence, int(run.tables.trials["won"].sum()), tuple[LowerBound, ...]()
+    is_exact, is_normal = run.facts.federation.mechanism.has_exact_llr, run.has_normal_final_distribution
+    shown = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
+    believed = estimates.belief_interval(run.towards_truth, confidence, guarantee.mu if is_normal else None)
+    counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
     if run.has_both_bits:
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
-        law = ScoreLaw.NORMAL_EQUAL_SPREAD if is_normal else ScoreLaw.ANY
-        bounds = all_bounds(*scores, promise.delta, confidence, law)
-    return EmpiricalNumbers(shown, believed, counted, verdict.judgement, bounds)
+        mechanism = ScoreDistribution.NORMAL_EQUAL_SPREAD if is_normal else ScoreDistribution.ANY
+        bounds = all_bounds(*scores, guarantee.delta, confidence, mechanism)
+    return EmpiricalFinding(shown, believed, counted, verdict.judgement, bounds)
 
 
 @dataclass(frozen=True)
-class ScoreNumbers:
+class ScoreFinding:
     """What the scores show."""
 
-    members: int  # number of worlds in which the record was in
-    nonmembers: int  # number of worlds in which it was not
+    members: int  # number of trials in which the record was in
+    nonmembers: int  # number of trials in which it was not
     area: AreaUnderCurve  # how well the scores separate them
-    bound: LowerBound  # the epsilon that they prove, without any assumption about their law
+    bound: LowerBound  # the epsilon that they prove, without any assumption about their distribution
     # Area of every insider's scores, by client, where several attack; empty where one does.
     of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
 
@@ -89,25 +91,25 @@ class ScoreNumbers:
         """Return the entry `scores`."""
         each = {client: area.area for client, area in self.of_each.items()}
         told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
-        return {"scores": {"worlds": self.members + self.nonmembers} | asdict(self.area) | told}
+        return {"scores": {"trials": self.members + self.nonmembers} | asdict(self.area) | told}
 
 
-def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
-    """Return what scores without a law show; None where there are none."""
-    promise, scores = run.facts.guarantee, run.insider_scores
-    if promise is None or scores is None or not run.has_both_bits:
+def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
+    """Return what scores without a distribution show; None where there are none."""
+    guarantee, scores = run.facts.guarantee, run.insider_scores
+    if guarantee is None or scores is None or not run.has_both_bits:
         return None
     members, others = scores[run.bits], scores[~run.bits]
     confidence = run.facts.confidence
     area, each = area_under_curve(members, others, confidence), _of_each(run)
-    bound = epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC)
-    return ScoreNumbers(len(members), len(others), area, bound, each)
+    bound = epsilon_lower_bound(members, others, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return ScoreFinding(len(members), len(others), area, bound, each)
 
 
 def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
     if (table := run.tables.insiders) is None:
         return {}
-    by_client = table.pivot(index="world", columns="insider", values="score").loc[run.tables.worlds["world"]]
+    by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]
     scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
     return {
         client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
@@ -115,36 +117,36 @@ def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
     }
 
 
-FEWEST = 20  # a curve of fewer worlds of either kind has steps too large to say anything
+FEWEST = 20  # a curve of fewer trials of either kind has steps too large to say anything
 _AT = 0.1  # share of false alarms at which numbers are told
 
 
 @dataclass(frozen=True)
-class TradeoffNumbers:
+class TradeoffFinding:
     """The trade-off at one share of false alarms."""
 
-    false_alarms: float  # share of the worlds with D' that is taken for D
-    found: float  # share of the worlds with D that is found at it
+    false_alarms: float  # share of the trials with D' that is taken for D
+    found: float  # share of the trials with D that is found at it
     low: float  # lower end of its interval
     high: float  # upper end
-    allowed: float  # the largest share that the promise allows
+    allowed: float  # the largest share that the guarantee allows
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `tradeoff`."""
         return {"tradeoff": json_of(self)}
 
 
-def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
-    """Return the trade-off at one share of false alarms; None without a promise or an insider, or of few worlds."""
-    promise = run.facts.guarantee
-    if promise is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
+def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
+    """Return the trade-off at one share of false alarms; None without a guarantee or an insider, or of few trials."""
+    guarantee = run.facts.guarantee
+    if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
         return None
     try:
-        allowed = float(largest_tpr(promise.claim.profile, _AT))
+        allowed = float(largest_tpr(guarantee.claim.profile, _AT))
     except InputError:  # so little noise that no grid holds the losses
         return None
     curve = curve_of(run, np.array([_AT]))
-    return TradeoffNumbers(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+    return TradeoffFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
 def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
@@ -159,7 +161,7 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
 
 
 def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
-    """Return the interval of the share of worlds with D that is found at a share of false alarms.
+    """Return the interval of the share of trials with D that is found at a share of false alarms.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The insider: how often it was right and how sure it became, several at once, and the law of its log-odds' steps."""
+"""The insider: how often it was right and how sure it became, several at once, and the distribution of its log-odds'
+steps.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from fl_audit.audits.identifiability.laws import InnovationCheck, InnovationGroup, check_scores
+from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
@@ -14,30 +16,30 @@ from fl_audit.verdict.of_run import measured_in
 
 
 @dataclass(frozen=True)
-class InsiderNumbers:
+class InsiderFinding:
     """What the insider achieved."""
 
-    estimate: AdvantageEstimate  # games won, and the advantage that follows
+    estimate: AdvantageEstimate  # trials won, and the advantage that follows
     max_belief: float  # its largest belief in the dataset that was really used
-    belief_violations: int  # worlds in which that belief passed its bound
+    belief_violations: int  # trials in which that belief passed its bound
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `insider`."""
         counted = self.estimate
         advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
         beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
-        return {"insider": {"worlds": counted.worlds, "wins": counted.wins} | advantage | beliefs}
+        return {"insider": {"trials": counted.trials, "wins": counted.wins} | advantage | beliefs}
 
 
-def measure_insider(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
-    """Return what the insider achieved; None without a promise or an insider."""
-    if (promise := run.facts.guarantee) is None or not run.has_insider:
+def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
+    """Return what the insider achieved; None without a guarantee or an insider."""
+    if (guarantee := run.facts.guarantee) is None or not run.has_insider:
         return None
-    # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
-    limit = logit(promise.belief_bound) - logit(promise.prior)
-    estimate = empirical_advantage(run.tables.worlds["won"].to_numpy(), run.facts.confidence)
-    largest, violations = float(run.tables.worlds["belief"].max()), int((run.towards_truth > limit).sum())
-    return InsiderNumbers(estimate, largest, violations)
+    # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
+    limit = logit(guarantee.belief_bound) - logit(guarantee.prior)
+    estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.facts.confidence)
+    largest, violations = float(run.tables.trials["belief"].max()), int((run.towards_truth > limit).sum())
+    return InsiderFinding(estimate, largest, violations)
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,16 @@ class OneInsider:
     """What one of several insiders achieved."""
 
     client: int  # number of the client that it is
-    estimate: AdvantageEstimate  # games won, and the advantage that follows
+    estimate: AdvantageEstimate  # trials won, and the advantage that follows
     max_belief: float  # its largest belief in the dataset that was really used
 
 
 @dataclass(frozen=True)
-class InsidersNumbers:
-    """What several insiders achieved, who watched the same worlds."""
+class InsidersFinding:
+    """What several insiders achieved, who watched the same trials."""
 
     each: tuple[OneInsider, ...]  # every insider, in the order of the clients
-    agreement: float  # share of the worlds in which all of them said the same
+    agreement: float  # share of the trials in which all of them said the same
 
     @property
     def best(self) -> OneInsider:
@@ -78,22 +80,22 @@ class InsidersNumbers:
         return {"insiders": best | {"each": each}}
 
 
-def measure_insiders(run: FinishedRun, _: Findings) -> InsidersNumbers | None:
+def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
     """Return what several insiders achieved; None where one played alone."""
     table = run.tables.insiders
-    if table is None or "won" not in table or not run.facts.has_promise:
+    if table is None or "won" not in table or not run.facts.has_guarantee:
         return None
     each = []
     for client, rows in table.groupby("insider", sort=True):
         estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
         each.append(OneInsider(int(str(client)), estimate, float(rows["belief"].max())))
-    right = table.pivot(index="world", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return InsidersNumbers(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
+    right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
+    return InsidersFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)
-class InnovationNumbers:
-    """How well the innovations follow their law."""
+class InnovationFinding:
+    """How well the innovations follow their distribution."""
 
     check: InnovationCheck
 
@@ -106,12 +108,12 @@ class InnovationNumbers:
 
     @property
     def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
-        """The worlds of either bit."""
+        """The trials of either bit."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
-def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
-    """Return how well the innovations follow their law; None where they have none."""
-    if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
+def measure_innovations(run: FinishedRun, _: Findings) -> InnovationFinding | None:
+    """Return how well the innovations follow their distribution; None where they have none."""
+    if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
-    return InnovationNumbers(check_scores(measured_in(run).innovations, run.bits))
+    return InnovationFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import finite
-from fl_audit.audits.identifiability import expected
+from fl_audit.audits.identifiability import likelihood_estimates
 from fl_audit.audits.identifiability.calibration import Calibration, calibration
-from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
-from fl_audit.federation.crafted import CraftedMeasures
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
 
 CURVE_POINTS = 9
-FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see
+FEWEST_TRIALS = 20  # with fewer trials there is no curve: there would be nothing to see
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,15 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class PairNumbers:
+class PairFinding:
     """What the beliefs say of the pair."""
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
-    epsilon: expected.PairInterval | None  # of the pair at the promised delta; None where one kind of world is missing
-    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few worlds
+    epsilon: (
+        likelihood_estimates.PairInterval | None
+    )  # of the pair at the claimed delta; None where one kind of trial is missing
+    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few trials
     calibration: Calibration  # whether the beliefs agree with what was true
 
     def to_json(self) -> dict[str, Any]:
@@ -51,12 +53,12 @@ class PairNumbers:
         return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
 
 
-def _interval_json(value: float, found: MeanInterval | expected.PairInterval) -> dict[str, Any]:
+def _interval_json(value: float, found: MeanInterval | likelihood_estimates.PairInterval) -> dict[str, Any]:
     numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
     return numbers | {"confidence": found.confidence}
 
 
-def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
+def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
     """Return what the beliefs say of the pair; None where they are no exact likelihood ratio.
 
     Parameters
@@ -64,15 +66,19 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
     run, findings
         A finished run, and what was found of it before.
     """
-    promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
+    guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
-    if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
+    if guarantee is None or insider is None or not run.facts.federation.mechanism.has_exact_llr:
         return None
     prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
-    advantage = expected.advantage_from_beliefs(odds, confidence, prior)
-    epsilon = expected.epsilon_from_beliefs(odds, bits, promise.delta, confidence) if run.has_both_bits else None
-    curve = _curve(run, promise.epsilon) if run.has_both_bits and run.worlds >= FEWEST_WORLDS else ()
-    return PairNumbers(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
+    advantage = likelihood_estimates.advantage_from_beliefs(odds, confidence, prior)
+    epsilon = (
+        likelihood_estimates.epsilon_from_beliefs(odds, bits, guarantee.delta, confidence)
+        if run.has_both_bits
+        else None
+    )
+    curve = _curve(run, guarantee.epsilon) if run.has_both_bits and run.trials >= FEWEST_TRIALS else ()
+    return PairFinding(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
@@ -83,41 +89,41 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
     run, confidence
         A finished run whose beliefs are exact, and the confidence, above 0 and below 1.
     """
-    found = expected.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
+    found = likelihood_estimates.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
     return found.low, found.high
 
 
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the interval of the epsilon of the pair at the promised delta.
+    """Return the interval of the epsilon of the pair at the claimed delta.
 
     Parameters
     ----------
     run, confidence
-        A finished run with a promise and both kinds of worlds, whose beliefs are exact; and the confidence, above 0 and
-        below 1.
+        A finished run with a guarantee and both kinds of trials, whose beliefs are exact; and the confidence, above 0
+        and below 1.
     """
-    assert run.facts.guarantee is not None, "only a promise names a delta"
-    found = expected.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
+    assert run.facts.guarantee is not None, "only a guarantee names a delta"
+    found = likelihood_estimates.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
     return found.low, found.high
 
 
-def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
-    """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
+def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
+    """Return delta(epsilon) at even steps from 0 to a little beyond what was claimed or seen."""
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
-    for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS).tolist():
-        told = expected.delta_from_beliefs(odds, bits, epsilon, confidence)
-        counted = expected.counted_delta(odds, bits, epsilon, confidence)
+    for epsilon in np.linspace(0.0, min(claimed, seen) or 1.0, CURVE_POINTS).tolist():
+        told = likelihood_estimates.delta_from_beliefs(odds, bits, epsilon, confidence)
+        counted = likelihood_estimates.counted_delta(odds, bits, epsilon, confidence)
         points.append(CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high))
     return tuple(points)
 
 
 @dataclass(frozen=True)
-class CraftedNumbers:
+class CraftedFinding:
     """What the crafted record came to."""
 
     initial: CraftedMeasures  # at the initial weights
-    first: float | None  # local sensitivity over the global one, mean over worlds, in round 1; None where unmeasured
+    first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
     mean: float | None  # the same over all rounds
 
     def to_json(self) -> dict[str, Any]:
@@ -131,12 +137,12 @@ class CraftedNumbers:
         }}  # fmt: skip
 
 
-def measure_crafted(run: FinishedRun, _: Findings) -> CraftedNumbers | None:
+def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
     """Return what the crafted record came to; None where none was crafted."""
     facts = run.facts
     if facts.crafted is None:
         return None
-    if not run.has_insider or not facts.game.law.weighs_exactly:
-        return CraftedNumbers(facts.crafted, None, None)
-    share = run.by_world("local_sensitivity") / facts.global_sensitivity
-    return CraftedNumbers(facts.crafted, float(share[:, 0].mean()), float(share.mean()))
+    if not run.has_insider or not facts.federation.mechanism.has_exact_llr:
+        return CraftedFinding(facts.crafted, None, None)
+    share = run.by_trial("local_sensitivity") / facts.global_sensitivity
+    return CraftedFinding(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

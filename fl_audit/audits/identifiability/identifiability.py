@@ -1,16 +1,16 @@
-"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and in all worlds.
+"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and in all trials.
 
 It knows every record but one, sees each release, and weighs D against its neighbour D'. Beside that it measures the
-noise (`noise_meter`). Its step is a pure function of public values: it holds no state, so two steps of it can run at
-the same time.
+noise (`noise_measurement`). Its step is a pure function of public values: it holds no state, so two steps of it can run
+at the same time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is where their steps have led. The law of that nobody can write down, so what this insider
-computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the direction in
-which the differing record would have pushed it: higher where the record rather was in. It is the log-odds of a Gaussian
-release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as if they were
-independent of each other: the true release departs from both, for a step depends on the noise of those before it, and
-on who was sampled.
+training, and the release is where their steps have led. The distribution of that nobody can write down, so what this
+insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the
+direction in which the differing record would have pushed it: higher where the record rather was in. It is the log-odds
+of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as
+if they were independent of each other: the true release departs from both, for a step depends on the noise of those
+before it, and on who was sampled.
 """
 
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.federation.contributing import OwnDraws, expected_update, private_steps, trained_privately
-from fl_audit.federation.game import Game
+from fl_audit.federation.contributions import OwnDraws, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of, shown
-from fl_audit.federation.seen import SeenRound, is_blurred, refuse_blurred
-from fl_audit.mechanisms.standpoint import Place
-from fl_audit.mechanisms.weighing import Hypotheses, weigh_gaussian
-from fl_audit.verdict.noise_meter import Meter
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.residuals import Residuals, join
 
 
@@ -35,98 +35,109 @@ from fl_audit.verdict.residuals import Residuals, join
 class Observation:
     """What one round tells the insider."""
 
-    increment: Floats  # increment of the log-odds of D against D' per world, float64 (worlds,)
-    local_sensitivity: Floats  # ||f_i(D) - f_i(D')|| per world, float64 (worlds,)
-    # The noise along the difference of D and D' as normal scores, under D and under D', float64 (worlds, 2); see
-    # `fl_audit.mechanisms.weighing.Weighed`.
+    increment: Floats  # increment of the log-odds of D against D' per trial, float64 (trials,)
+    local_sensitivity: Floats  # ||f_i(D) - f_i(D')|| per trial, float64 (trials,)
+    # The noise along the difference of D and D' as normal scores, under D and under D', float64 (trials, 2); see
+    # `fl_audit.mechanisms.likelihood_ratio.ReleaseEvidence`.
     scores: Floats
     residuals: Residuals  # what was measured of the noise
 
 
-def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Observation:
+def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None) -> Observation:
     """Weigh what was seen of a round, and measure its noise.
 
     A round in which D and D' do not differ adds nothing to the log-odds. Raises `InputError` if only models were seen,
-    and their rounding exceeds a thousandth of sigma in a world where D and D' differ.
+    and their rounding exceeds a thousandth of sigma in a trial where D and D' differ.
 
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
     likelihood ratio.
 
     Parameters
     ----------
-    game, seen
-        The game, with D and D', and what clients saw.
-    batch_worlds
-        World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
+    federation, seen
+        The federation, with D and D', and what clients saw.
+    batch_trials
+        Trial count of the original batch, when only its first trials are weighed again; see `StackedModel.clipped_sum`.
     """
-    law, rounding = game.public.law, seen.rounding(game.public.law)
-    question = question_of(game, seen, batch_worlds)
-    found = weigh(game, question.hypotheses, question.observed, seen.side.norms_array)
+    mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
+    question = question_of(federation, seen, batch_trials)
+    found = weigh(federation, question.hypotheses, question.observed, seen.side.norms_array)
     if rounding is None:
         return found
-    share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity, game.public.standpoint)
+    share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
     refuse_blurred(share[found.local_sensitivity > 0])
     # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
-def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None) -> Observation:
+def weigh(
+    federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
+) -> Observation:
     """Weigh noised sums under two hypotheses.
 
     Parameters
     ----------
-    game, hypotheses
-        The game, whose release law names the noise, and what the sums are made of under D and under D'.
+    federation, hypotheses
+        The federation, whose mechanism names the noise, and what the sums are made of under D and under D'.
     release, norms
-        r_i, float32 or float64 (worlds, parameters); the clipping norms of the round where they are adaptive, float64
-        (worlds,).
+        r_i, float32 or float64 (trials, parameters); the clipping norms of the round where they are adaptive, float64
+        (trials,).
     """
     sensitivity = hypotheses.sensitivity
-    scale = game.public.law.noise_scale(sensitivity, game.public.standpoint, norms)
+    scale = federation.public.mechanism.noise_scale(sensitivity, federation.public.threat_model, norms)
     sigma = torch.from_numpy(scale).to(release.device)
     distance = torch.from_numpy(sensitivity).to(release.device)
-    meter = Meter(game.model.layout, game.directions, with_neither=game.public.is_secretly_sampled)
+    meter = NoiseMeasurer(
+        federation.model.layout, federation.directions, with_neither=federation.public.is_secretly_sampled
+    )
     weighed, residuals = [], []
     for part in hypotheses.against(release):
         rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
-        weighed.append(weigh_gaussian(part, agreement, sigma[rows], distance[rows], hypotheses))
+        weighed.append(gaussian_llr(part, agreement, sigma[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, sigma[rows], distance[rows]))
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
     found = join(residuals, axis=0)
-    measured = found if game.offers_meter else found.of_sides()
+    measured = found if federation.offers_noise_measurement else found.of_sides()
     return Observation(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
-def score(game: Game, seen: SeenRound, insider: int) -> Floats:
-    """Return what a round says for the differing record's being in, float64 (worlds,); scores of rounds add up.
+def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
+    """Return what a round says for the differing record's being in, float64 (trials,); scores of rounds add up.
 
     Raises `InputError` if something that the insider needs was not shown.
 
     Parameters
     ----------
-    game, seen
-        The game, whose clients train privately, and what was seen of the round.
+    federation, seen
+        The federation, whose clients train privately, and what was seen of the round.
     insider
         Who looks: it knows its own update and those of its colluders, noise and all.
     """
     # What is left of a release when all that can be expected of it is taken away.
-    if game.public.standpoint.place is Place.SERVER:  # which sees the contribution of the target's client by itself
+    if (
+        federation.public.threat_model.adversary is Adversary.SERVER
+    ):  # which sees the contribution of the target's client by itself
         rest = shown(seen.side.contribution, "the contribution of the target's client").double().clone()
-        clients, known, worlds = [game.victim], dict[int, int](), ()
+        clients, known, trials = [federation.victim], dict[int, int](), ()
     else:
-        rest, knowing = seen.sums(game.public.law).double().clone(), (insider, *game.colluders(insider))
+        rest, knowing = (
+            seen.sums(federation.public.mechanism).double().clone(),
+            (insider, *federation.colluders(insider)),
+        )
         seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
-        clients, known = list(range(len(game.shards))), dict(zip(knowing, seeds, strict=True))
-        worlds = tuple(shown(seen.side.world_numbers, "the numbers of the worlds").tolist())
+        clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
+        trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
     # What the differing record would add, and the variance of a coordinate, from the clients whose noise is not known.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:
         if client in known:
-            rest -= trained_privately(game, client, seen.start, seen.number, OwnDraws(known[client], worlds)).updates
+            rest -= trained_privately(
+                federation, client, seen.start, seen.number, OwnDraws(known[client], trials)
+            ).updates
             continue
-        expected, of_differing = expected_update(game, client, seen.start)
+        expected, of_differing = expected_update(federation, client, seen.start)
         rest -= expected
         direction += of_differing
-        variance += private_steps(game.public.law).update_variance(len(game.shards[client]))
+        variance += private_steps(federation.public.mechanism).update_variance(len(federation.shards[client]))
     return np.asarray((((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())

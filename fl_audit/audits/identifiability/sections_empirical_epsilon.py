@@ -7,22 +7,22 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
-from fl_audit.audits.common.sections_promise import at_delta
+from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.formatting import DASH, UnitWords, number_text, percent, uncapital
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
-from fl_audit.report.wording import DASH, UnitWords, number_text, percent, uncapital
 from fl_audit.rounding import interval_text, side_of
 from fl_audit.statistics.lower_bounds import LowerBound
 from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict.family import TestName
+from fl_audit.verdict.messages_of_tests import title_of
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
 from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Judgement
-from fl_audit.verdict.words_of_tests import title_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -42,22 +42,22 @@ def _detectable(contents: RunContents) -> str:
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row]:
-    promise, decisive = contents.promise, numbers.decisive
-    delta, level = at_delta(promise.delta), decisive.level
+def _rows(numbers: evidence.EmpiricalFinding, contents: RunContents) -> list[Row]:
+    guarantee, decisive = contents.guarantee, numbers.decisive
+    delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
-    # `rho_alpha` turned round: held against the promise it would refute noise that is calibrated exactly.
+    # `rho_alpha` turned round: held against the guarantee it would refute noise that is calibrated exactly.
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
 
     def wide(confidence: float) -> tuple[float, float]:
-        return epsilon_lower_bound_from_noise(measured_in(contents.run), confidence, promise.claim), math.inf
+        return epsilon_lower_bound_from_noise(measured_in(contents.run), confidence, guarantee.claim), math.inf
 
     rows = [
         Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),
-            f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=promise.epsilon,
+            f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=guarantee.epsilon,
             is_bound=True, wide=wide, level=TestName.NOISE_ALONG_RECORD.level, on_page=True),
         Row("The same at the level of the verdict (nats)", finite(decisive.epsilon_lower_bound_at_level),
-            f"holds at {percent(1 - level)} confidence, likewise", limit=promise.epsilon, is_bound=True, wide=wide,
+            f"holds at {percent(1 - level)} confidence, likewise", limit=guarantee.epsilon, is_bound=True, wide=wide,
             level=TestName.NOISE_ALONG_RECORD.level),
         Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
         Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
@@ -66,20 +66,22 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
         _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
     ]  # fmt: skip
     if (found := numbers.from_sensitivity) is not None:
-        method = f"section 5.3 (i): sensitivities over the noise that the law names{delta}, by {promise.accountant}"
+        method = (
+            f"section 5.3 (i): sensitivities over the noise that the mechanism names{delta}, by {guarantee.accountant}"
+        )
         rows.append(_estimate("From sensitivities (nats)", found, f"{method}; tests the bookkeeping"))
     return rows
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
-    how, low, high = basis + "; ends over the worlds" * (found.confidence == 1), found.low, found.high
+    """Return one of the paper's estimates with its interval; over all trials where that has no confidence."""
+    how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon
     return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
-def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:
+def _tables(numbers: evidence.EmpiricalFinding, _: RunContents) -> list[Table]:
     if not numbers.bounds:
         return []
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
@@ -100,7 +102,7 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalNumbers, evidence.measure_empirical,
+    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalFinding, evidence.measure_empirical,
     keys=("empirical_epsilon",), rows=_rows, tables=_tables,
 )  # fmt: skip
 
@@ -110,7 +112,7 @@ _NO_RATIO = (
 )
 
 
-def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
+def _scores_sentence(numbers: evidence.ScoreFinding, _: RunContents) -> str:
     area = numbers.area
     ends = interval_text(area.low, area.high, is_share=True)
     return (
@@ -122,20 +124,20 @@ def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
     )
 
 
-def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[Row]:
-    area, bound, promise = numbers.area, numbers.bound, contents.promise
-    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
+def _scores_rows(numbers: evidence.ScoreFinding, contents: RunContents) -> list[Row]:
+    area, bound, guarantee = numbers.area, numbers.bound, contents.guarantee
+    how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
-        Row("Worlds with the record", numbers.members, "counted"),
-        Row("Worlds without the record", numbers.nonmembers, "counted"),
+        Row("Trials with the record", numbers.members, "counted"),
+        Row("Trials without the record", numbers.nonmembers, "counted"),
         Row("AUC of the scores", area.area, how, area.low, area.high, area.confidence, on_page=True),
         *(
             Row(f"AUC of the scores of client {client}", one.area, "likewise", one.low, one.high, one.confidence)
             for client, one in numbers.of_each.items()
         ),
         Row("Lower bound from the scores (nats)", finite(bound.epsilon),
-            f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(promise.delta)}; "
-            f"{bound.assumption} {_NO_RATIO}", limit=promise.epsilon, is_bound=True, level=TestName.SCORES.level,
+            f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(guarantee.delta)}; "
+            f"{bound.assumption} {_NO_RATIO}", limit=guarantee.epsilon, is_bound=True, level=TestName.SCORES.level,
             wide=lambda _: (verdict_of(contents).judged.epsilon_lower_bound_at_level, math.inf), on_page=True),
         Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
             f"{bound.method}; {bound.limit_meaning}"),
@@ -143,18 +145,18 @@ def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[
 
 
 SCORES = Section(
-    "scores", "Scores of the insider", evidence.ScoreNumbers, evidence.measure_scores, keys=("scores",), on_page=True,
+    "scores", "Scores of the insider", evidence.ScoreFinding, evidence.measure_scores, keys=("scores",), on_page=True,
     sentence=_scores_sentence, rows=_scores_rows,
 )  # fmt: skip
 
 
 _SMALLEST_RATE = 1e-3
-_BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
+_BAND = "Clopper-Pearson bounds above two ranks of the trials with D'"
 
 
-def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunContents) -> None:
+def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: RunContents) -> None:
     axes = figure.add_subplot()
-    promise, style, run = contents.promise, BIT_STYLES[1], contents.run
+    guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
     curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60))
     draw_band(
@@ -164,8 +166,8 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunC
     axes.plot(curve.alarms, np.maximum(curve.found, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
               label="the insider, measured")  # fmt: skip
     rates = np.geomspace(_SMALLEST_RATE, 1, 60)
-    allowed = largest_tpr(promise.claim.profile, rates)
-    axes.plot(rates, allowed, label="most that is promised", **LIMIT)
+    allowed = largest_tpr(guarantee.claim.profile, rates)
+    axes.plot(rates, allowed, label="most that is claimed", **LIMIT)
     axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="//", linewidth=0)
     axes.plot(rates, rates, ":", color=MUTED, linewidth=1.4, label="coin-flipping")
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
@@ -173,19 +175,20 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunC
                 "Share of D found")  # fmt: skip
 
 
-def _tradeoff_caption(numbers: evidence.TradeoffNumbers, contents: RunContents) -> str:
+def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: RunContents) -> str:
     _, row = _tradeoff_rows(numbers, contents)
     shown = row.shown
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
-        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.aside}. A kept promise lets nobody into "
+        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.aside}. A kept guarantee lets nobody "
+        "into "
         "the hatched region, but by chance."
     )
 
 
-def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> list[Row]:
+def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: RunContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
-    method = f"worlds with D above the threshold {where}, counted; {_BAND}"
+    method = f"trials with D above the threshold {where}, counted; {_BAND}"
     return [
         Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
         Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
@@ -195,7 +198,7 @@ def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> 
 
 
 TRADEOFF = Section(
-    "tradeoff", "The insider's trade-off", evidence.TradeoffNumbers, evidence.measure_tradeoff, keys=("tradeoff",),
+    "tradeoff", "The insider's trade-off", evidence.TradeoffFinding, evidence.measure_tradeoff, keys=("tradeoff",),
     trusts=True, rows=_tradeoff_rows,
     picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""The insiders: how often they were right, how sure they became in every round, and whether each step obeys its law."""
+"""The insiders: how often they were right, how sure they became in every round, and whether each step obeys its
+distribution.
+"""
 
 import math
 from dataclasses import replace
@@ -11,120 +13,124 @@ from scipy.special import expit, logit
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
-from fl_audit.audits.identifiability.laws import belief_band, belief_density, belief_grid
+from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.privacy.log_odds import LogOddsLaw
+from fl_audit.privacy.log_odds import LogOddsDistribution
 from fl_audit.report import style as drawing
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.law_words import insider_text
+from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
-from fl_audit.report.wording import number_text, percent, plural
 from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
 from fl_audit.statistics.levels import READING_LEVEL
 from fl_audit.verdict.innovations import SMALLEST_SIGNAL
 
-FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
+FEWEST_FOR_HISTOGRAM = 20  # below this many trials each is drawn as a mark of its own
 
-_COUNTED = "counted; worlds are independent repetitions"
+_COUNTED = "counted; trials are independent repetitions"
 
 
-def _sentence(numbers: evidence.InsiderNumbers, contents: RunContents) -> str:
-    worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
+def _sentence(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
+    trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
     won, surer = advantage_row(numbers.estimate, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
-    if worlds == 1:
+    if trials == 1:
         return (
             f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing. "
-            f"{surest}, {'beyond' if beyond else 'within'} the promised limit{surer.aside}."
+            f"{surest}, {'beyond' if beyond else 'within'} the claimed limit{surer.aside}."
         )
     return (
-        f"{who} It was right in {wins:,} of {worlds:,} trials{won.aside}, where flipping a coin is right in about "
-        f"{number_text(worlds / 2)} of them. {surest}, and it passed the promised limit in "
-        f"{f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials{surer.aside}."
+        f"{who} It was right in {wins:,} of {trials:,} trials{won.aside}, where flipping a coin is right in about "
+        f"{number_text(trials / 2)} of them. {surest}, and it passed the claimed limit in "
+        f"{f'{beyond:,}' if beyond else 'none'} of {trials:,} trials{surer.aside}."
     )
 
 
 def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
-    """Return how much better than a coin an insider guessed, beside what is promised.
+    """Return how much better than a coin an insider guessed, beside what is claimed.
 
     Parameters
     ----------
     found, contents
         What the insider achieved, and what the report is drawn from.
     """
-    basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
+    basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
-               contents.promise.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
-               wide=partial(advantage_ends, found.wins, found.worlds))  # fmt: skip
+               contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
+               wide=partial(advantage_ends, found.wins, found.trials))  # fmt: skip
 
 
-def _surer_row(numbers: evidence.InsiderNumbers, contents: RunContents) -> Row:
-    """Return in which share of the worlds the insider passed the promised limit, beside how often it may."""
+def _surer_row(numbers: evidence.InsiderFinding, contents: RunContents) -> Row:
+    """Return in which share of the trials the insider passed the claimed limit, beside how often it may."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
-    low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
-    return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
-               low, high, estimate.confidence, contents.promise.delta, is_share=True, largest=1.0, on_page=True,
-               is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.worlds))  # fmt: skip
+    low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
+    return Row("Share of trials surer than claimed", beyond / estimate.trials, f"{_COUNTED}; Clopper-Pearson interval",
+               low, high, estimate.confidence, contents.guarantee.delta, is_share=True, largest=1.0, on_page=True,
+               is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.trials))  # fmt: skip
 
 
-def _rows(numbers: evidence.InsiderNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.InsiderFinding, contents: RunContents) -> list[Row]:
     estimate = numbers.estimate
     return [
-        Row("Worlds (trials)", estimate.worlds, _COUNTED),
+        Row("Trials", estimate.trials, _COUNTED),
         Row("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
         advantage_row(numbers.estimate, contents),
-        Row("Largest belief in the truth", numbers.max_belief, "largest over all worlds: it grows with their number",
+        Row("Largest belief in the truth", numbers.max_belief, "largest over all trials: it grows with their number",
             is_share=True),
-        Row("Worlds beyond the belief bound", numbers.belief_violations, _COUNTED),
+        Row("Trials beyond the belief bound", numbers.belief_violations, _COUNTED),
         _surer_row(numbers, contents),
     ]  # fmt: skip
 
 
-def _exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
-    """Return the laws of the final log-odds by bit where they are exact; any other would be no limit."""
-    return run.largest_laws if run.has_exact_final_law else {}
+def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
+    """Return the distributions of the final log-odds by bit where they are exact; any other would be no limit."""
+    return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
-def _caption(numbers: evidence.InsiderNumbers, contents: RunContents) -> str:
-    beyond, worlds = numbers.belief_violations, numbers.estimate.worlds
-    law = "The curve is the exact law." if _exact_laws(contents.run) else "No law is drawn, for none is exact here."
+def _caption(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
+    beyond, trials = numbers.belief_violations, numbers.estimate.trials
+    distribution = (
+        "The curve is the exact distribution."
+        if _exact_distributions(contents.run)
+        else "No distribution is drawn, for none is exact here."
+    )
     return (
-        f"Final belief in the data set really used. {law} Beyond the promised limit lie "
-        f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}); promised is {percent(contents.promise.delta)} at most"
+        f"Final belief in the data set really used. {distribution} Beyond the claimed limit lie "
+        f"{beyond:,} of {trials:,} ({percent(beyond / trials)}); claimed is {percent(contents.guarantee.delta)} at most"
         f"{_surer_row(numbers, contents).aside}."
     )
 
 
-def _beliefs_figure(figure: Figure, numbers: evidence.InsiderNumbers, contents: RunContents) -> None:
+def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: RunContents) -> None:
     axes = figure.add_subplot()
-    facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.worlds
-    highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
-    if laws:
-        share, points = float(contents.run.bits.mean()), belief_grid(laws, facts.prior)
-        density = belief_density(points, laws, facts.prior, share)
-        name = "exact law" if facts.is_sampled else f"exact law, μ = {facts.mu:.3g}"
+    facts, distributions, trials = contents.facts, _exact_distributions(contents.run), contents.trials
+    highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
+    if distributions:
+        share, points = float(contents.run.bits.mean()), belief_grid(distributions, facts.prior)
+        density = belief_density(points, distributions, facts.prior, share)
+        name = "exact distribution" if facts.is_sampled else f"exact distribution, μ = {facts.mu:.3g}"
         axes.plot(points, density, color=INK, linewidth=2, label=name)
         highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_xlim(0.0, 1.0)  # the same in every report
     axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
     bounds = facts.belief_bounds
     of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
-    axes.axvline(bounds[1], label=f"promised limit{of_d} {percent(bounds[1])}", **LIMIT)
+    axes.axvline(bounds[1], label=f"claimed limit{of_d} {percent(bounds[1])}", **LIMIT)
     if of_d:
-        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
+        axes.axvline(bounds[0], label=f"claimed limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
     axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
     title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
-    y_name = "Density (share of worlds\nper unit of probability)"
+    y_name = "Density (share of trials\nper unit of probability)"
     if not highest:
-        y_name = "each mark is a world"
+        y_name = "each mark is a trial"
         axes.set_yticks([])
     finish_axes(axes, title, x_name, y_name)
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
-    """Draw the measured beliefs and return the height of the tallest bar, 0 where worlds are single marks."""
-    label, style = f"measured, {plural(len(beliefs), 'world')}", BIT_STYLES[1]
+    """Draw the measured beliefs and return the height of the tallest bar, 0 where trials are single marks."""
+    label, style = f"measured, {plural(len(beliefs), 'trial')}", BIT_STYLES[1]
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
         frame = axes.get_xaxis_transform()  # in axis units, so that any density fits above
         axes.vlines(beliefs, 0, 0.12, color=style.colour, linewidth=1.4, transform=frame)
@@ -141,24 +147,27 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
 
 INSIDER = Section(
-    "beliefs", "What the insider achieved", evidence.InsiderNumbers, evidence.measure_insider, keys=("insider",),
+    "beliefs", "What the insider achieved", evidence.InsiderFinding, evidence.measure_insider, keys=("insider",),
     on_page=True, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
 )  # fmt: skip
 
 
-def _belief_rounds_caption(_: evidence.InsiderNumbers, contents: RunContents) -> str:
-    many = contents.run.worlds >= FEWEST_FOR_HISTOGRAM
-    shown = "Medians and the middle 90 % of worlds" if many else "Each world"
-    law = " Dotted: where the exact law has 90 %." if contents.run.has_even_rounds else ""
+def _belief_rounds_caption(_: evidence.InsiderFinding, contents: RunContents) -> str:
+    many = contents.run.trials >= FEWEST_FOR_HISTOGRAM
+    shown = "Medians and the middle 90 % of trials" if many else "Each trial"
+    distribution = " Dotted: where the exact distribution has 90 %." if contents.run.has_even_rounds else ""
     return (
-        f"{shown}, ● where D was used, ▼ where D' was.{law} Above the upper line a world is surer of D than promised, "
+        f"{shown}, ● where D was used, ▼ where D' was.{distribution} Above the upper line a trial is surer of D than "
+        "claimed, "
         "below the lower one surer of D'."
     )
 
 
-def _belief_rounds_figure(figure: Figure, _: evidence.InsiderNumbers, contents: RunContents) -> None:
-    """Draw the belief in D over the rounds: bands over all worlds, or each of few; and the law where it is exact."""
+def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: RunContents) -> None:
+    """Draw the belief in D over the rounds: bands over all trials, or each of few; and the distribution where it is
+    exact.
+    """
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
@@ -167,20 +176,20 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderNumbers, contents: 
     axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
     axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
-    drawing.whole_number_axis(axes, 0, contents.facts.game.rounds)
+    drawing.whole_number_axis(axes, 0, contents.facts.federation.rounds)
     title = "The insider's belief, round by round"
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
 
 
 def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
-    """Draw the beliefs of all worlds of a bit, and where the law has nine tenths of them where it is exact."""
+    """Draw the beliefs of all trials of a bit, and where the distribution has nine tenths of them where it is exact."""
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
-    paths = run.by_world("log_odds")[run.bits == bool(bit)]
+    paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
         return
     beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(facts.prior))
     rounds = np.arange(beliefs.shape[1])
-    if run.worlds < FEWEST_FOR_HISTOGRAM:
+    if run.trials < FEWEST_FOR_HISTOGRAM:
         axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
         axes.plot(rounds[-1:].repeat(len(paths)), beliefs[:, -1], style.line, color=style.colour, linewidth=0,
                   marker=style.marker, markersize=5, clip_on=False, label=style.name)  # fmt: skip
@@ -188,28 +197,29 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
         low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
         draw_band(
             axes, rounds, low, high, facecolor=style.fill if bit == 1 else "none", edgecolor=style.colour,
-            hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} worlds",
+            hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} trials",
         )  # fmt: skip
         axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
                   label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
     if run.has_even_rounds:
-        least, _, most = belief_band(facts.mu, facts.game.rounds, bit, facts.prior, 0.9)
+        least, _, most = belief_band(facts.mu, facts.federation.rounds, bit, facts.prior, 0.9)
         for index, curve in enumerate((least, most)):
             axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
-                      label="law: 90 % of worlds" if (bit, index) == (1, 0) else None)  # fmt: skip
+                      label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None)  # fmt: skip
 
 
 BELIEF_ROUNDS = Section(
-    "belief-rounds", "Beliefs over rounds", evidence.InsiderNumbers,
-    lambda _, findings: findings.find(evidence.InsiderNumbers), trusts=True,
+    "belief-rounds", "Beliefs over rounds", evidence.InsiderFinding,
+    lambda _, findings: findings.find(evidence.InsiderFinding), trusts=True,
     picture=Picture("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: evidence.InnovationNumbers, contents: RunContents) -> str:
+def _innovations_sentence(numbers: evidence.InnovationFinding, contents: RunContents) -> str:
     check = numbers.check
     what = (
-        "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread."
+        "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
+        "spread."
         if contents.run.scores is None
         else "A round's step of the log-odds is not normal here, so the noise itself stands in for it."
     )
@@ -217,14 +227,15 @@ def _innovations_sentence(numbers: evidence.InnovationNumbers, contents: RunCont
     if not check.left_out:
         return text
     return (
-        f"{text} Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} "
+        f"{text} Of {plural(check.rounds, 'round')} of all trials, {check.left_out:,} "
         f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
         f"{number_text(SMALLEST_SIGNAL)} of the noise."
     )
 
 
-def _innovations_tables(numbers: evidence.InnovationNumbers, _: RunContents) -> list[Table]:
-    columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
+def _innovations_tables(numbers: evidence.InnovationFinding, _: RunContents) -> list[Table]:
+    columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
+        "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
     rows = tuple(
         (f"b = {bit}", one.count, *found) if one.count else (f"b = {bit}", 0, *[None] * len(found))
@@ -235,43 +246,43 @@ def _innovations_tables(numbers: evidence.InnovationNumbers, _: RunContents) -> 
 
 
 INNOVATIONS = Section(
-    "innovations", "Whether every step of the evidence follows its law", evidence.InnovationNumbers,
+    "innovations", "Whether every step of the evidence follows its distribution", evidence.InnovationFinding,
     evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: evidence.InsidersNumbers, contents: RunContents) -> str:
+def _insiders_sentence(numbers: evidence.InsidersFinding, contents: RunContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; each was right in {between} "
-        f"of {plural(best.worlds, 'trial')}{_best_row(numbers, contents).aside}. The verdict is about the first of "
+        f"of {plural(best.trials, 'trial')}{_best_row(numbers, contents).aside}. The verdict is about the first of "
         "them; the best is chosen by what it achieved, so its number is too high on average."
     )
 
 
-def _best_row(numbers: evidence.InsidersNumbers, contents: RunContents) -> Row:
+def _best_row(numbers: evidence.InsidersFinding, contents: RunContents) -> Row:
     """Return the advantage of the best insider, read at a level that all of them share: it was chosen among them."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
-def _insiders_rows(numbers: evidence.InsidersNumbers, _: RunContents) -> list[Row]:
+def _insiders_rows(numbers: evidence.InsidersFinding, _: RunContents) -> list[Row]:
     return [
         Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
         Row(
-            "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same worlds"
+            "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same trials"
         ),
-        Row("Worlds in which all said the same", numbers.agreement, "counted", is_share=True),
+        Row("Trials in which all said the same", numbers.agreement, "counted", is_share=True),
     ]
 
 
-def _insiders_tables(numbers: evidence.InsidersNumbers, contents: RunContents) -> list[Table]:
-    columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
+def _insiders_tables(numbers: evidence.InsidersFinding, contents: RunContents) -> list[Table]:
+    columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
     level = READING_LEVEL / len(numbers.each)  # together they have the level of one number
     each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in numbers.each]
     rows = tuple(
-        (f"{one.client}", found.wins, found.worlds, *row.cells, found.confidence,
+        (f"{one.client}", found.wins, found.trials, *row.cells, found.confidence,
          one.max_belief, row.reading_text)
         for one, found, row in each
     )  # fmt: skip
@@ -279,6 +290,6 @@ def _insiders_tables(numbers: evidence.InsidersNumbers, contents: RunContents) -
 
 
 INSIDERS = Section(
-    "insiders", "Several insiders", evidence.InsidersNumbers, evidence.measure_insiders, keys=("insiders",),
+    "insiders", "Several insiders", evidence.InsidersFinding, evidence.measure_insiders, keys=("insiders",),
     trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
 )  # fmt: skip

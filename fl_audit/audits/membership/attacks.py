@@ -1,6 +1,6 @@
-"""Who attacks in the game of membership, by name: each attack from what is seen of the models of a run.
+"""Who attacks in the membership audit, by name: each attack from what is seen of the models of a run.
 
-Every world's model is attacked with all other worlds as its shadow models, where an attack has shadow models.
+Every trial's model is attacked with all other trials as its shadow models, where an attack has shadow models.
 """
 
 from dataclasses import dataclass
@@ -26,66 +26,66 @@ from fl_audit.user_modules import import_function
 T = TypeVar("T")
 
 _LEAST_SURPRISE = 1e-7  # -log p_y of a record of the population that single precision cannot tell from 0
-_FEW_WORLDS = 64
-"""With fewer worlds than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
+_FEW_TRIALS = 64
+"""With fewer trials than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
 
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """What the models of all worlds answer to the records of the targets."""
+    """What the models of all trials answer to the records of the targets."""
 
-    log_probability: Floats  # log p_y of every target, (worlds, targets); of a client the mean over its records
-    confidence: Floats  # scaled confidence of every target, (worlds, targets); of a client the mean over its records
-    # Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
+    log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
+    confidence: Floats  # scaled confidence of every target, (trials, targets); of a client the mean over its records
+    # Logits of the targets' records (trials, records, classes), where there is one record a target; None elsewhere.
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
-    population: Floats  # log p_y of records that no world was trained on, (worlds, p)
+    population: Floats  # log p_y of records that no trial was trained on, (trials, p)
     # Features and classes of the targets and of the population, (targets, features) and (p, features); None likewise.
     records: tuple[Floats, Floats] | None = None
     # What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
     white_box: WhiteBoxFeatures | None = None
-    # Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
+    # Of which targets the attacker of each trial knows whether they are in, bool (trials, targets); None likewise.
     known: Flags | None = None
-    # Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
+    # Mean loss of every target while the insider pushed it up, (trials, targets); None if it did not.
     under_ascent: Floats | None = None
-    # Scaled confidence of every query about every target, (worlds, targets, queries); None if one was asked.
+    # Scaled confidence of every query about every target, (trials, targets, queries); None if one was asked.
     queries: Floats | None = None
 
-    def of(self, worlds: Integers) -> "ModelAnswers":
-        """Return what the models of some worlds answer when they are asked once, without their weights."""
-        logits = None if self.logits is None else self.logits[worlds]
-        seen = self.log_probability[worlds], self.confidence[worlds]
-        return ModelAnswers(*seen, logits, self.labels, self.population[worlds])
+    def of(self, trials: Integers) -> "ModelAnswers":
+        """Return what the models of some trials answer when they are asked once, without their weights."""
+        logits = None if self.logits is None else self.logits[trials]
+        seen = self.log_probability[trials], self.confidence[trials]
+        return ModelAnswers(*seen, logits, self.labels, self.population[trials])
 
 
-_WORLDS_AT_ONCE = 32
+_TRIALS_AT_ONCE = 32
 
 
 def attack_scores(
     attack: Attack | str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None
 ) -> Floats:
-    """Return the scores of an attack, higher for a likelier member, shape (worlds, targets).
+    """Return the scores of an attack, higher for a likelier member, shape (trials, targets).
 
     Parameters
     ----------
     attack
         Which; any other text is the name `package.module:name` of the user's own.
     answers, membership
-        What the models answer, and who was in: of a world's own targets no attack uses it.
+        What the models answer, and who was in: of a trial's own targets no attack uses it.
     shadows
-        Worlds that are shadow models alone, (worlds,), whose scores are NaN; None attacks each world with all others.
+        Trials that are shadow models alone, (trials,), whose scores are NaN; None attacks each trial with all others.
 
     Raises
     ------
     InputError
-        If there are too few worlds for the attack, or it is asked about targets of several records.
+        If there are too few trials for the attack, or it is asked about targets of several records.
     """
     match attack:
         case Attack.LOSS:
             return loss_scores(-answers.log_probability)
         case Attack.LIRA:
-            count = membership.worlds if shadows is None else int(shadows.sum())
-            spread = LiraSpread.SHARED if count < _FEW_WORLDS else LiraSpread.EACH
+            count = membership.trials if shadows is None else int(shadows.sum())
+            spread = LiraSpread.SHARED if count < _FEW_TRIALS else LiraSpread.EACH
             asked = answers.confidence if answers.queries is None else answers.queries
             return lira_scores(asked, membership, spread=spread, shadows=shadows)
         case Attack.RMIA:
@@ -100,8 +100,8 @@ def attack_scores(
             return active_scores(answers.under_ascent[np.newaxis])
         case Attack.SHADOW:
             logits, labels = _of_records(answers.logits, attack), _of_records(answers.labels, attack)
-            # In single precision and piece by piece: with many worlds this is the largest array of a report.
-            pieces = np.array_split(logits, -(-len(logits) // _WORLDS_AT_ONCE))
+            # In single precision and piece by piece: with many trials this is the largest array of a report.
+            pieces = np.array_split(logits, -(-len(logits) // _TRIALS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
             return shadow_scores(values, labels, membership, shadows=shadows)
         case Attack.QUANTILE:
@@ -118,24 +118,24 @@ def attack_scores(
 
 
 def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
-    """Return the scores (worlds, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
+    """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
-    It is given the model of one world, the models of the worlds that are its shadow models, and who was in these, bool
-    (shadow models, targets). It returns the scores of the targets, (targets,). Of its own world it is shown no
+    It is given the model of one trial, the models of the trials that are its shadow models, and who was in these, bool
+    (shadow models, targets). It returns the scores of the targets, (targets,). Of its own trial it is shown no
     membership, so that its scores cannot be of what they are to find.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
-    others = np.ones(membership.worlds, dtype=np.bool_) if shadows is None else shadows
-    for world in range(membership.worlds) if shadows is None else np.flatnonzero(~shadows):
-        known = others & (np.arange(membership.worlds) != world)
-        own, theirs = answers.of(np.array([world])), answers.of(np.flatnonzero(known))
+    others = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
+    for trial in range(membership.trials) if shadows is None else np.flatnonzero(~shadows):
+        known = others & (np.arange(membership.trials) != trial)
+        own, theirs = answers.of(np.array([trial])), answers.of(np.flatnonzero(known))
         found = np.asarray(attack(own, theirs, membership.is_in[known]))
         good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
         told = f"attack {name!r} returned {found.dtype} of shape {found.shape}"
         accepted = f"accepted is a finite number for each of {membership.targets} targets"
         require(good and bool(np.isfinite(found).all()), f"{told}: {accepted}")
-        scores[world] = found
+        scores[trial] = found
     return scores
 
 

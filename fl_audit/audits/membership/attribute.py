@@ -17,7 +17,7 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.federation.membership import Membership
 
-LossLaw = Callable[[Floats], Floats]
+LossDistribution = Callable[[Floats], Floats]
 """Logarithm of the density of a member's loss at each loss, of the same shape; a constant may be left out."""
 
 _LEAST_SAMPLES = 2
@@ -29,17 +29,17 @@ where 99 % of members' losses lie."""
 
 @dataclass(frozen=True)
 class AttributeGuesses:
-    """What the attacker says of every record in every world."""
+    """What the attacker says of every record in every trial."""
 
-    values: Integers  # the guessed value of the attribute, from 0, shape (worlds, targets)
-    right: Flags  # whether it is the true one, shape (worlds, targets)
+    values: Integers  # the guessed value of the attribute, from 0, shape (trials, targets)
+    right: Flags  # whether it is the true one, shape (trials, targets)
 
     def advantage(self, membership: Membership) -> Floats:
-        """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).
+        """Return the share guessed right of members less that of others, of each trial, from -1 to 1, shape (trials,).
 
-        A world without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
+        A trial without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
         """
-        shape = (membership.worlds, membership.targets)
+        shape = (membership.trials, membership.targets)
         require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
         inside, outside = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
         hits = (self.right & membership.is_in).sum(axis=1), (self.right & ~membership.is_in).sum(axis=1)
@@ -48,39 +48,40 @@ class AttributeGuesses:
 
 
 def attribute_guesses(
-    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, law: LossLaw | None = None
+    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, distribution: LossDistribution | None = None
 ) -> AttributeGuesses:
-    """Guess the attribute of every record in every world.
+    """Guess the attribute of every record in every trial.
 
-    With the law: argmax of prior x density of the loss. Without: the value of the least loss among those with a
-    positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
+    With the distribution: argmax of prior x density of the loss. Without: the value of the least loss among those with
+    a positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
 
-    Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
-    inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+    Source: Yeom et al. 2018, adversary 4 (the distribution of the error known). Without the distribution, the reduction
+    to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
     Raises `InputError` if shapes do not fit, a loss is not finite, or the prior is no distribution.
 
     Parameters
     ----------
     losses, truth
-        Loss of each record with each possible value in its place, finite, shape (worlds, targets, values); the true
+        Loss of each record with each possible value in its place, finite, shape (trials, targets, values); the true
         values, from 0, shape (targets,).
-    prior, law
+    prior, distribution
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it follows from what is known of the record. The law of a member's loss, None if the attacker does not know it.
+        it follows from what is known of the record. The distribution of a member's loss, None if the attacker does not
+        know it.
     """
     values = np.asarray(losses, dtype=np.float64)
-    require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")
+    require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (trials, targets, k)")
     require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
     log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
-    if law is None:  # the value of the least loss, and the likelier one where losses are equal
+    if distribution is None:  # the value of the least loss, and the likelier one where losses are equal
         possible = np.where(np.isfinite(log_prior), values, np.inf)
         least = possible == possible.min(axis=-1, keepdims=True)
         guessed = np.argmax(np.where(least, log_prior, -np.inf), axis=-1)
     else:  # the value of the largest posterior probability
-        density = np.asarray(law(values), dtype=np.float64)
+        density = np.asarray(distribution(values), dtype=np.float64)
         fits = density.shape == values.shape and not bool(np.isnan(density).any())
-        found = f"the law of losses returned shape {density.shape} or NaN"
+        found = f"the distribution of losses returned shape {density.shape} or NaN"
         require(fits, f"{found}: accepted are numbers of {values.shape}")
         guessed = np.argmax(density + log_prior, axis=-1)
     return AttributeGuesses(guessed.astype(np.int64), np.asarray(guessed == true, dtype=np.bool_))
@@ -89,31 +90,31 @@ def attribute_guesses(
 def attribute_guesses_with_shadows(
     losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, membership: Membership
 ) -> AttributeGuesses:
-    """Guess the attribute by the law of losses that members have in other worlds.
+    """Guess the attribute by the distribution of losses that members have in other trials.
 
     Parameters
     ----------
     losses, truth, prior
         As for `attribute_guesses`.
     membership
-        Who was in. Worlds of even number are attacked by the law of members' losses in the odd ones, and the other way
-        round: of a world's own coins and losses its attacker knows nothing.
+        Who was in. Trials of even number are attacked by the distribution of members' losses in the odd ones, and the
+        other way round: of a trial's own coins and losses its attacker knows nothing.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
-    shape = (membership.worlds, membership.targets)
+    shape = (membership.trials, membership.targets)
     require(values.shape[:2] == shape, f"losses have shape {values.shape}: accepted is {shape} and the values")
     _true_values(true, values.shape[1:])
     own = np.take_along_axis(values, true[np.newaxis, :, np.newaxis], axis=2)[..., 0]
     guessed, right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)
     for part in (0, 1):
-        law = sampled_law(own[1 - part :: 2][membership.is_in[1 - part :: 2]])
-        found = attribute_guesses(values[part::2], true, prior, law)
+        distribution = sampled_distribution(own[1 - part :: 2][membership.is_in[1 - part :: 2]])
+        found = attribute_guesses(values[part::2], true, prior, distribution)
         guessed[part::2], right[part::2] = found.values, found.right
     return AttributeGuesses(guessed, right)
 
 
-def sampled_law(member_losses: ArrayLike) -> LossLaw:
-    """Return the law of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
+def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
+    """Return the distribution of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
 
     On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the
     density is that of the nearest kernel's tail: a logarithm, never -infinity.
@@ -121,7 +122,7 @@ def sampled_law(member_losses: ArrayLike) -> LossLaw:
     Parameters
     ----------
     member_losses
-        Losses of members of shadow worlds, at least 0, 2 different ones or more.
+        Losses of members of shadow trials, at least 0, 2 different ones or more.
     """
     from scipy.stats import gaussian_kde
 
@@ -151,8 +152,8 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
-    is_law = bool((weights >= 0).all() and np.allclose(weights.sum(axis=-1), 1.0))
-    require(is_law, "the prior is no distribution: accepted are numbers from 0 with a sum of 1")
+    is_distribution = bool((weights >= 0).all() and np.allclose(weights.sum(axis=-1), 1.0))
+    require(is_distribution, "the prior is no distribution: accepted are numbers from 0 with a sum of 1")
     with np.errstate(divide="ignore"):
         return np.broadcast_to(np.log(weights), shape)
 

@@ -1,4 +1,4 @@
-"""What attackers find of many targets, an attribute and the final model, beside insiders and what promises allow."""
+"""What attackers find of many targets, an attribute and the final model, beside insiders and what guarantees allow."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.special import ndtr
 
 from fl_audit.arrays import Floats, finite
-from fl_audit.audits.membership.achieved import (  # fmt: skip
-    Achieved,
+from fl_audit.audits.membership.attack_results import (  # fmt: skip
+    AttackResults,
     achieved_by_attack,
     achieved_by_insiders,
     bound_of_scores,
@@ -29,46 +29,48 @@ from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_low
 from fl_audit.statistics.methods import BoundMethod
 
 SCORE, APART = "score_", "apart_"
-"""Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
+"""Before the name of an attack, the columns of its scores: with all other trials as shadows, and with some apart."""
 INSIDER = "insider"
 _RATES = 4  # rates of an attack whose intervals hold together
-_WORLDS_OF_PAIRS = 100
-"""In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
+_TRIALS_OF_PAIRS = 100
+"""In so many trials the theory of the insiders goes through all pairs; more would change no digit that is shown."""
 
 
 @dataclass(frozen=True)
-class AttackNumbers:
+class AttackFinding:
     """What everybody achieved."""
 
-    achieved: dict[str, Achieved]  # by name, the attacks in the order of the configuration, the insider last
-    worlds: int  # number of worlds
+    achieved: dict[str, AttackResults]  # by name, the attacks in the order of the configuration, the insider last
+    trials: int  # number of trials
     targets: int  # number of targets
     # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
     # sampled in secret.
     insider_auc: float | None
-    largest_auc: float | None  # AUC that is allowed to an insider, who is compared over worlds; None without a promise
-    largest_order: float | None  # the same of an attacker who is shown a member and another of the same world
-    # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the promise allows.
+    largest_auc: (
+        float | None
+    )  # AUC that is allowed to an insider, who is compared over trials; None without a guarantee
+    largest_order: float | None  # the same of an attacker who is shown a member and another of the same trial
+    # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the guarantee allows.
     largest_rates: tuple[float | None, float | None, float | None]
 
     @property
-    def outsiders(self) -> dict[str, Achieved]:
+    def outsiders(self) -> dict[str, AttackResults]:
         """The attacks that see models alone."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
     def largest_auc_of(self, name: str) -> float | None:
-        """Return the AUC that the promise allows to an attacker; None without a promise."""
+        """Return the AUC that the guarantee allows to an attacker; None without a guarantee."""
         return self.largest_auc if name == INSIDER else self.largest_order
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `attacks`."""
-        limits = {"largest_auc": self.largest_auc, "largest_auc_within_worlds": self.largest_order}
+        limits = {"largest_auc": self.largest_auc, "largest_auc_within_trials": self.largest_order}
         limits |= {"insider_auc_from_signal": self.insider_auc}
         by_name = {name: _json(found) for name, found in self.achieved.items()}
-        return {"attacks": {"worlds": self.worlds, "targets": self.targets} | limits | {"by_name": by_name}}
+        return {"attacks": {"trials": self.trials, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
-def _json(found: Achieved) -> dict[str, Any]:
+def _json(found: AttackResults) -> dict[str, Any]:
     rates, one_run = found.rates, found.one_run
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
@@ -82,10 +84,10 @@ def _json(found: Achieved) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one attack, or the log-odds of the insiders, in all worlds."""
+    """The scores of one attack, or the log-odds of the insiders, in all trials."""
 
-    values: Floats  # higher for a likelier member, (worlds, targets)
-    apart: Floats | None  # the same where some worlds were shadows alone, which are NaN; None where none were kept so
+    values: Floats  # higher for a likelier member, (trials, targets)
+    apart: Floats | None  # the same where some trials were shadows alone, which are NaN; None where none were kept so
     membership: Membership  # who was in
     of_insiders: bool = False  # whether they are log-odds of insiders
 
@@ -101,14 +103,14 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
     Parameters
     ----------
     run, name
-        A finished run of the game of membership, and the name of the attack, or `INSIDER`.
+        A finished run of the membership audit, and the name of the attack, or `INSIDER`.
     """
     table = run.tables.targets
-    assert table is not None, "only the game of membership has targets"
-    worlds = table["world"].nunique()
+    assert table is not None, "only the membership audit has targets"
+    trials = table["trial"].nunique()
 
     def column(named: str) -> Floats:
-        return table[named].to_numpy(dtype=np.float64).reshape(worlds, -1)
+        return table[named].to_numpy(dtype=np.float64).reshape(trials, -1)
 
     membership = Membership(column("is_in").astype(np.bool_))
     if name == INSIDER:
@@ -147,70 +149,75 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
     return 0.0 if found is None else found.epsilon, math.inf
 
 
-def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
-    """Return what every attacker achieved; None outside the game of membership, and where nothing can be compared."""
-    table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or run.facts.game.exactly_one or not can_compare_targets(run):
+def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
+    """Return what every attacker achieved; None outside the membership audit, and where nothing can be compared."""
+    table, guarantee = run.tables.targets, run.facts.guarantee
+    if table is None or run.facts.federation.exactly_one or not can_compare_targets(run):
         return None
-    worlds = table["world"].nunique()
+    trials = table["trial"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])
-    confidence, achieved = run.facts.confidence, dict[str, Achieved]()
-    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1))
+    confidence, achieved = run.facts.confidence, dict[str, AttackResults]()
+    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         found, sees_weights = scores_of(run, name), name in list(Attack) and Attack(name).sees_weights
         achieved[name] = achieved_by_attack(found.values, found.apart, membership, delta, confidence, sees_weights)
     known = None
     if "log_odds" in table:
         achieved[INSIDER] = achieved_by_insiders(scores_of(run, INSIDER).values, membership, delta, confidence)
-        is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
-        mu = table["mu"].to_numpy(dtype=np.float64).reshape(worlds, -1)
+        is_secret = run.facts.is_sampled and not run.facts.federation.threat_model.sees_participation
+        mu = table["mu"].to_numpy(dtype=np.float64).reshape(trials, -1)
         known = None if is_secret else _auc_of_signals(mu, membership)
     if not achieved:
         return None
-    if promise is None:
-        return AttackNumbers(achieved, worlds, membership.targets, known, None, None, (None, None, None))
-    profile = promise.claim.profile
+    if guarantee is None:
+        return AttackFinding(achieved, trials, membership.targets, known, None, None, (None, None, None))
+    profile = guarantee.claim.profile
     auc, order = largest_auc(profile), largest_order(profile)
     at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
-    rates = (float(at_0001), float(at_001), (1 + promise.advantage_bound_exact) / 2)
-    return AttackNumbers(achieved, worlds, membership.targets, known, auc, order, rates)
+    rates = (float(at_0001), float(at_001), (1 + guarantee.advantage_bound_exact) / 2)
+    return AttackFinding(achieved, trials, membership.targets, known, auc, order, rates)
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
-    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some worlds, if any.
+    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some trials, if any.
 
     Of a member with mu_1 and another with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 + mu_0^2.
     """
     right, pairs = 0.0, 0
-    for squares, is_in in zip(np.square(mu[:_WORLDS_OF_PAIRS]), membership.is_in[:_WORLDS_OF_PAIRS], strict=True):
+    for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
         spread = np.sqrt(squares[is_in, np.newaxis] + squares[~is_in])
         right, pairs = right + float(ndtr(spread / 2).sum()), pairs + spread.size
     return right / pairs if pairs else None
 
 
-TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW = "attribute", "attribute_prior", "attribute_loss", "attribute_law"
+TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION = (
+    "attribute",
+    "attribute_prior",
+    "attribute_loss",
+    "attribute_distribution",
+)
 """Columns of the table of targets: the true value, from 0, and who guesses which."""
-GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW)
+GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 
 @dataclass(frozen=True)
-class Guesser:
+class AttributeGuesser:
     """What somebody achieved who guessed an attribute of every target."""
 
-    members: float  # share guessed right of targets that were in, over all worlds
+    members: float  # share guessed right of targets that were in, over all trials
     others: float  # the same of those that were not
-    advantage: MeanAdvantage  # the first less the second, the mean over worlds
+    advantage: MeanAdvantage  # the first less the second, the mean over trials
 
 
 @dataclass(frozen=True)
-class AttributeNumbers:
+class AttributeFinding:
     """What was found out about an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # how many of its values occur
-    by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
-    # The advantage that the promise allows; None without a promise. Members and others are of one training, so that two
-    # records change places, as for `largest_order`.
+    by_name: dict[str, AttributeGuesser]  # what everybody achieved, by the column of their guesses
+    # The advantage that the guarantee allows; None without a guarantee. Members and others are of one training, so that
+    # two records change places, as for `largest_order`.
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -220,28 +227,28 @@ class AttributeNumbers:
         return {"attribute": numbers | {"by_name": told}}
 
 
-def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
+def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
     """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
-    table, promise = run.tables.targets, run.facts.guarantee
+    table, guarantee = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
     found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
     truth = table[TRUTH].to_numpy()
-    largest = None if promise is None else 2 * largest_order(promise.claim.profile) - 1
-    return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
+    largest = None if guarantee is None else 2 * largest_order(guarantee.claim.profile) - 1
+    return AttributeFinding(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 
-def _guesser(table: pd.DataFrame, name: str, confidence: float) -> Guesser:
+def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
     """Return what somebody achieved, from the table of targets."""
-    worlds = table["world"].nunique()
-    is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
+    trials = table["trial"].nunique()
+    is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
-    both = (members > 0) & (others > 0)  # a world with everybody in, or nobody, has no advantage
-    right = (table[name].to_numpy() == table[TRUTH].to_numpy()).reshape(worlds, -1)
+    both = (members > 0) & (others > 0)  # a trial with everybody in, or nobody, has no advantage
+    right = (table[name].to_numpy() == table[TRUTH].to_numpy()).reshape(trials, -1)
     hits, others_hit = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
     shares = float(hits.sum() / members.sum()), float(others_hit.sum() / others.sum())
     advantages = hits[both] / members[both] - others_hit[both] / others[both]
-    return Guesser(*shares, mean_advantage(advantages, confidence))
+    return AttributeGuesser(*shares, mean_advantage(advantages, confidence))
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
@@ -269,7 +276,7 @@ def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
     run, confidence
         A finished run in which it played, and the confidence, above 0 and below 1.
     """
-    found = mean_advantage(run.tables.worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
+    found = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
     return found.low, found.high
 
 
@@ -279,30 +286,30 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
     Parameters
     ----------
     run, confidence
-        A finished run with a promise and worlds of both kinds; and the confidence, above 1/2 and below 1.
+        A finished run with a guarantee and trials of both kinds; and the confidence, above 1/2 and below 1.
     """
-    assert run.facts.guarantee is not None, "only a promise names a delta"
-    scores, method = run.tables.worlds[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
+    assert run.facts.guarantee is not None, "only a guarantee names a delta"
+    scores, method = run.tables.trials[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
     groups = scores[run.bits], scores[~run.bits]  # the record's losses: an audit of the final model alone
     return epsilon_lower_bound(*groups, run.facts.guarantee.delta, confidence, method).epsilon, math.inf
 
 
 @dataclass(frozen=True)
-class MembershipNumbers:
+class MembershipFinding:
     """What the membership adversary achieved."""
 
-    over_worlds: MeanAdvantage  # mean over worlds of its advantage about members and others
+    over_trials: MeanAdvantage  # mean over trials of its advantage about members and others
     record: AdvantageEstimate  # its guesses about the record in which D and D' differ
-    bounds: MembershipBounds | None  # what the promise leaves to it; None where nothing was promised
-    record_bound: float | None  # what the promise leaves to anybody who is asked about that record; None likewise
-    # The epsilon that the losses of that record under the final models prove, without any assumption about their law;
-    # None where nothing was promised or one kind of world is missing.
+    bounds: MembershipBounds | None  # what the guarantee leaves to it; None where nothing was claimed
+    record_bound: float | None  # what the guarantee leaves to anybody who is asked about that record; None likewise
+    # The epsilon that the losses of that record under the final models prove, without any assumption about their
+    # distribution; None where nothing was claimed or one kind of trial is missing.
     lower_bound: LowerBound | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `membership`."""
         bounds, low = self.bounds, self.lower_bound
-        mean = {name: getattr(self.over_worlds, name) for name in ("advantage", "low", "high", "confidence")}
+        mean = {name: getattr(self.over_trials, name) for name in ("advantage", "low", "high", "confidence")}
         record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
         record |= {"bound": self.record_bound, "lower_bound": None if low is None else bound_json(low)}
         yeom, tradeoff, exact = (finite(bounds.yeom), bounds.tradeoff, bounds.exact) if bounds else (None, None, None)
@@ -310,18 +317,20 @@ class MembershipNumbers:
         return {"membership": mean | limits | {"record": record}}
 
 
-def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
+def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
     """Return what the membership adversary achieved; None where it did not play."""
-    worlds, facts = run.tables.worlds, run.facts
-    if not set(_COLUMNS) <= set(worlds) or worlds[_COLUMNS].isna().any(axis=None):
+    trials, facts = run.tables.trials, run.facts
+    if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None
-    promise = facts.guarantee
-    mean = mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence)
-    record = empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence)
-    bounds, limit = (None, None) if promise is None else (membership_bounds(promise), promise.advantage_bound_exact)
+    guarantee = facts.guarantee
+    mean = mean_advantage(trials[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence)
+    record = empirical_advantage(trials[_COLUMNS[1]].to_numpy() == trials["bit"].to_numpy(), facts.confidence)
+    bounds, limit = (
+        (None, None) if guarantee is None else (membership_bounds(guarantee), guarantee.advantage_bound_exact)
+    )
     proven = None
-    if promise is not None and _SCORE in worlds and run.has_both_bits:
-        scores = worlds[_SCORE].to_numpy(dtype=np.float64)  # the record's losses: an audit of the final model alone
+    if guarantee is not None and _SCORE in trials and run.has_both_bits:
+        scores = trials[_SCORE].to_numpy(dtype=np.float64)  # the record's losses: an audit of the final model alone
         groups, method = (scores[run.bits], scores[~run.bits]), BoundMethod.ORDER_STATISTIC
-        proven = epsilon_lower_bound(*groups, promise.delta, facts.confidence, method)
-    return MembershipNumbers(mean, record, bounds, limit, proven)
+        proven = epsilon_lower_bound(*groups, guarantee.delta, facts.confidence, method)
+    return MembershipFinding(mean, record, bounds, limit, proven)

@@ -1,13 +1,13 @@
-"""What the insider of the membership game can tell of every target: exact log-odds, of all targets at once.
+"""What the insider of the membership audit can tell of every target: exact log-odds, of all targets at once.
 
 For each target there is an insider of its own, who knows all records, who of the other targets is in, and who of them
 takes part in which round. It subtracts what the others add to a release, and what is left is x = n + b s g: the noise n
-of law N(0, sigma^2 I), the target's clipped gradient g, its coin b and whether it takes part, s. Nothing but <x, g>
-matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders of a world in one
-pass over the records.
+of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b and whether it takes part, s. Nothing but
+<x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders of a trial in
+one pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
-models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
+models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
 On the wire, too, each target has an insider of its own, and one client plays all of them: it is told all coins and who
@@ -28,21 +28,21 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.membership.loss import ascent
 from fl_audit.errors import InputError, require
-from fl_audit.federation.contributing import Moment, contributed
-from fl_audit.federation.game import Game
+from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.hypotheses import WhitenedStep, whitened_steps
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership
-from fl_audit.federation.seen import SeenRound
+from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.sampling import Portion
-from fl_audit.learning.stacked import GRADIENT_BUDGET
+from fl_audit.learning.stacked_model import GRADIENT_BUDGET
 from fl_audit.learning.user_gradients import user_gradients
-from fl_audit.mechanisms.weighing import mixed_log_odds
+from fl_audit.mechanisms.likelihood_ratio import mixed_llr
 from fl_audit.privacy.events import require_sampling_rate
 
 
 def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
-    """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (worlds, targets).
+    """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (trials, targets).
 
     Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
     """
@@ -50,10 +50,10 @@ def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: Array
 
 
 def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
-    """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (worlds, targets).
+    """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (trials, targets).
 
-    Given all rounds before it is N(0, 1) if the noise has the claimed law, whoever takes part: h follows from them. It
-    is NaN where h is 0, which has no direction.
+    Given all rounds before it is N(0, 1) if the noise has the claimed distribution, whoever takes part: h follows from
+    them. It is NaN where h is 0, which has no direction.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
@@ -70,25 +70,25 @@ def increments(
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
 ) -> Floats:
-    """Return what one round adds to the log-odds of "in" against "out" for every target, float64 (worlds, targets).
+    """Return what one round adds to the log-odds of "in" against "out" for every target, float64 (trials, targets).
 
     Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
     takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
     A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
-    `fl_audit.mechanisms.weighing`.
+    `fl_audit.mechanisms.likelihood_ratio`.
 
     Parameters
     ----------
     products, norms
-        <n, h> and ||h||, n the noise of the world's release (the release less the true sum of clipped gradients) and h
-        the target's gradient before clipping; finite, (worlds, targets). See `fl_audit.learning.record_gradients`.
+        <n, h> and ||h||, n the noise of the trial's release (the release less the true sum of clipped gradients) and h
+        the target's gradient before clipping; finite, (trials, targets). See `fl_audit.learning.record_gradients`.
     clipping_norm, sigma
-        C, positive, or None for no clipping; noise standard deviation of each world, positive, shape (worlds,). Without
+        C, positive, or None for no clipping; noise standard deviation of each trial, positive, shape (trials,). Without
         noise the insider is certain as soon as a target takes part, and there are no finite log-odds: 0 is refused.
     is_in, takes_part
-        Which targets are in, and which take part in the round if they are in, bool (worlds, targets); None is all of
+        Which targets are in, and which take part in the round if they are in, bool (trials, targets); None is all of
         them. Coins of targets that are out count: under seen participation the insider is shown them too.
     sampling_rate, sees_participation
         q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
@@ -108,7 +108,7 @@ def increments(
     # Those of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
     log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
     if sampling_rate < 1 and not sees_participation:
-        return np.asarray(mixed_log_odds(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
+        return np.asarray(mixed_llr(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
     return np.where(part, log_odds, 0.0)
 
 
@@ -120,21 +120,21 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 
 def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return numbers of all worlds and targets as float64, or refuse them."""
+    """Return numbers of all trials and targets as float64, or refuse them."""
     found = np.asarray(values, dtype=np.float64)
-    require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (worlds, targets)")
+    require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
     require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
     return found
 
 
-def _checked_sigma(sigma: ArrayLike, worlds: int) -> Floats:
-    """Return the noise of each world as a column, or refuse it."""
+def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
+    """Return the noise of each trial as a column, or refuse it."""
     scale = np.asarray(sigma, dtype=np.float64)
-    require(scale.shape == (worlds,), f"sigma has shape {scale.shape}: accepted is ({worlds},), one for each world")
+    require(scale.shape == (trials,), f"sigma has shape {scale.shape}: accepted is ({trials},), one for each trial")
     positive = np.isfinite(scale) & (scale > 0)
     if not positive.all():
-        world = int(np.argmin(positive))
-        raise InputError(f"sigma is {scale[world]} in world {world}: accepted are positive numbers")
+        trial = int(np.argmin(positive))
+        raise InputError(f"sigma is {scale[trial]} in trial {trial}: accepted are positive numbers")
     return scale[:, np.newaxis]
 
 
@@ -148,17 +148,19 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
 class TargetsObserved(NamedTuple):
     """What a round tells about every target."""
 
-    increments: Floats  # added to the log-odds of "in" against "out", float64 (worlds, targets)
-    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
+    increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
+    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (trials,
     # targets).
     signal: Floats
     # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
-    # float64 (worlds, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
-    # insider. In the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
+    # float64 (trials, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
+    # insider. In the reconstruction audit it is that of the candidate which is in, and of the others means nothing.
     noise: Floats
 
 
-def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) -> TargetsObserved:
+def observe_targets(
+    federation: LoadedFederation, seen: ObservedRound, membership: Membership | None
+) -> TargetsObserved:
     """Weigh what was seen of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
@@ -166,93 +168,104 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
 
     Parameters
     ----------
-    game, membership
-        The game, and which targets are in; None in the game of reconstruction, where exactly one is, and nobody tells
-        the insider which. There every candidate is weighed against there being none, which differs from its
+    federation, membership
+        The federation, and which targets are in; None in the reconstruction audit, where exactly one is, and nobody
+        tells the insider which. There every candidate is weighed against there being none, which differs from its
         log-likelihood by what is the same for all.
     seen
         What clients saw; where rounds are sampled, with everybody's participation.
     """
-    public, worlds = game.public, len(seen.start)
-    membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
-    law, sees = public.law, public.standpoint.sees_participation
-    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.side.norms_array)
-    steps = whitened_steps(game, seen)
+    public, trials = federation.public, len(seen.start)
+    membership = membership or Membership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
+    mechanism, sees = public.mechanism, public.threat_model.sees_participation
+    sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
+    steps = whitened_steps(federation, seen)
     clip = None  # what is added up from formed contributions is clipped already
-    match game.unit:
+    match federation.unit:
         case Unit.RECORD if len(steps) == 1:
-            rest, asked = _noise_of_records(game, seen, steps[0], membership)[0], game.differing
-            found = record_gradients(game.model, steps[0].start, asked.features, asked.labels, rest)
-            products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
+            rest, asked = _noise_of_records(federation, seen, steps[0], membership)[0], federation.differing
+            found = record_gradients(federation.model, steps[0].start, asked.features, asked.labels, rest)
+            products, norms, clip = _array(found.products), _array(found.norms), mechanism.clipping_norm
             of_sum = products, norms
-        case Unit.USER if len(steps) == 1 and not law.is_adaptive:
-            rest, asked = _noise_of_records(game, seen, steps[0], membership)[0], game.differing
+        case Unit.USER if len(steps) == 1 and not mechanism.is_adaptive:
+            rest, asked = _noise_of_records(federation, seen, steps[0], membership)[0], federation.differing
             assert asked.user is not None, "where users are units, records know theirs"
-            found = user_gradients(game.model, steps[0].start, asked.features, asked.labels, asked.user, rest)
-            products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
+            found = user_gradients(federation.model, steps[0].start, asked.features, asked.labels, asked.user, rest)
+            products, norms, clip = _array(found.products), _array(found.norms), mechanism.clipping_norm
             of_sum = products, norms
         case Unit.RECORD | Unit.USER:
-            (products, norms), of_sum = _of_records_over_rounds(game, seen, steps, membership, sigma)
+            (products, norms), of_sum = _of_records_over_rounds(federation, seen, steps, membership, sigma)
         case Unit.CLIENT:
-            (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
+            (products, norms), of_sum = _of_clients(federation, seen, steps, membership, sigma)
         case _:
-            assert_never(game.unit)
-    part = _taking_part(game, seen, seen.number, worlds) if len(steps) == 1 else None
-    takes_part = None if part is None else part[:, game.targets]
-    added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
+            assert_never(federation.unit)
+    part = _taking_part(federation, seen, seen.number, trials) if len(steps) == 1 else None
+    takes_part = None if part is None else part[:, federation.targets]
+    added = increments(products, norms, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = _signal_to_noise(norms, clip, sigma)
-    signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
+    signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
     noise = _noise_along(*of_sum, sigma)
     if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
         noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
     return TargetsObserved(added, signal, noise)
 
 
-def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
-    """Return which units take part in a round, if they are in, (worlds, units); None is all of them."""
-    members, shown = game.public.cohort(number), seen.side.taking_part
+def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
+    """Return which units take part in a round, if they are in, (trials, units); None is all of them."""
+    members, shown = federation.public.cohort(number), seen.side.taking_part
     if members is not None:
-        return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
+        return np.broadcast_to(np.isin(np.arange(federation.units), members), (trials, federation.units))
     return None if shown is None else shown.bool().cpu().numpy()
 
 
-def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
-    """Return which units are in a round's sum, (worlds, units)."""
-    held = np.ones((membership.worlds, game.units), dtype=np.bool_)
-    held[:, game.targets] = membership.is_in
+def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | None) -> Flags:
+    """Return which units are in a round's sum, (trials, units)."""
+    held = np.ones((membership.trials, federation.units), dtype=np.bool_)
+    held[:, federation.targets] = membership.is_in
     return held if part is None else held & part
 
 
 def _noise_of_records(
-    game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership
+    federation: LoadedFederation, seen: ObservedRound, step: WhitenedStep, membership: Membership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return a round's release less all gradients that are in it, float64 (worlds, parameters), and bits likewise."""
-    part = _taking_part(game, seen, step.number, membership.worlds)
-    held = _in_sum(game, membership, part)
-    if game.user is not None:
-        held = held[:, game.user]
+    """Return a round's release less all gradients that are in it, float64 (trials, parameters), and bits likewise."""
+    part = _taking_part(federation, seen, step.number, membership.trials)
+    held = _in_sum(federation, membership, part)
+    if federation.user is not None:
+        held = held[:, federation.user]
     in_sum = torch.from_numpy(held).to(step.start.device)
-    found = contributed(game, game.victim, game.training, step.start, Moment(step.number, seen.side.norms), in_sum)
+    found = contributed(
+        federation,
+        federation.victim,
+        federation.training,
+        step.start,
+        RoundContext(step.number, seen.side.norms),
+        in_sum,
+    )
     noise = step.release.double() - found.total.double()
     bits = None if seen.side.bits is None else seen.side.bits - found.centred_bits
-    return (noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise), bits
+    return (noise - pushed_up(federation, step.start).double() if federation.public.ascent > 0 else noise), bits
 
 
 def _of_records_over_rounds(
-    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
+    federation: LoadedFederation,
+    seen: ObservedRound,
+    steps: Sequence[WhitenedStep],
+    membership: Membership,
+    sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products with the noise, and the norms, of what one or several rounds hold of a target, each clipped.
 
     A target's bit for an adaptive norm is one coordinate more, and both stand there a second time without it, as in
     `_of_clients`.
     """
-    law, side = game.public.law, seen.side
-    unit, noise = _unit_of_bits(game, sigma), torch.zeros(())
+    mechanism, side = federation.public.mechanism, seen.side
+    unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
     for step in steps:
-        noise = noise + step.factor * _with_bit(*_noise_of_records(game, seen, step, membership), unit)
-    shape, differing, target = membership.is_in.shape, game.differing, game.target_of_records
-    limit = law.clipping_norm if side.norms is None else side.norms[:, None, None]
-    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+        noise = noise + step.factor * _with_bit(*_noise_of_records(federation, seen, step, membership), unit)
+    shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
+    limit = mechanism.clipping_norm if side.norms is None else side.norms[:, None, None]
+    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
     products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
     for first in range(0, shape[1], together):
@@ -261,12 +274,12 @@ def _of_records_over_rounds(
         place = torch.from_numpy(target[records] - first).to(noise.device)
         for step in steps:
             portion = Portion(differing.features[records], differing.labels[records])
-            each = game.model.example_gradients(step.start, portion).double()
+            each = federation.model.example_gradients(step.start, portion).double()
             if len(place) > some.stop - some.start:  # a target with several records adds their sum
                 each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
             lengths = each.norm(dim=2, keepdim=True)
             each = each * (limit / lengths).clamp(max=1)
-            if law.is_adaptive:
+            if mechanism.is_adaptive:
                 bits = (lengths <= limit).double() - 0.5
                 each = torch.cat([each, bits * unit.to(bits.device)[:, None, None]], dim=2)
             whole = whole + step.factor * each
@@ -276,41 +289,48 @@ def _of_records_over_rounds(
     return (products[0], norms[0]), (products[1], norms[1])
 
 
-def _unit_of_bits(game: Game, sigma: Floats) -> Tensor:
-    """Return the unit in which the noise of an adaptive norm's bits is as large as that of the sum, (worlds,)."""
-    law = game.public.law
-    return torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
+def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
+    """Return the unit in which the noise of an adaptive norm's bits is as large as that of the sum, (trials,)."""
+    mechanism = federation.public.mechanism
+    return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
 
 
 def _of_clients(
-    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
+    federation: LoadedFederation,
+    seen: ObservedRound,
+    steps: Sequence[WhitenedStep],
+    membership: Membership,
+    sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products of the target clients' clipped updates with the noise, and their norms.
 
     A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
     stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
-    law, side = game.public.law, seen.side
-    unit = _unit_of_bits(game, sigma)
+    mechanism, side = federation.public.mechanism, seen.side
+    unit = _unit_of_bits(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, side.norms)
-        held = _in_sum(game, membership, part)
+        part, moment = (
+            _taking_part(federation, seen, step.number, membership.trials),
+            RoundContext(step.number, side.norms),
+        )
+        held = _in_sum(federation, membership, part)
         noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
-        for client in range(game.units):
-            is_target = client in game.targets and (part is None or bool(part[:, client].any()))
+        for client in range(federation.units):
+            is_target = client in federation.targets and (part is None or bool(part[:, client].any()))
             if not held[:, client].any() and not is_target:
                 continue
-            one = contributed(game, client, game.shard(client), step.start, moment)
-            added = step.factor * _with_bit(one.total, one.centred_bits if law.is_adaptive else None, unit)
+            one = contributed(federation, client, federation.shard(client), step.start, moment)
+            added = step.factor * _with_bit(one.total, one.centred_bits if mechanism.is_adaptive else None, unit)
             noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
             if is_target:
                 updates[client] = updates.get(client, 0.0) + added
     assert isinstance(noise, Tensor), "a round is weighed"
     nothing = torch.zeros_like(noise)
-    of_targets = [updates.get(int(client), nothing) for client in game.targets]
-    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+    of_targets = [updates.get(int(client), nothing) for client in federation.targets]
+    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
     along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
     norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
     return (_array(along[0]), _array(norms[0])), (_array(along[1]), _array(norms[1]))
@@ -323,16 +343,16 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
 
 
-def pushed_up(game: Game, models: Tensor) -> Tensor:
-    """Return what a malicious insider adds to its contribution of a round, float32 (worlds, parameters).
+def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
+    """Return what a malicious insider adds to its contribution of a round, float32 (trials, parameters).
 
     Parameters
     ----------
-    game, models
-        What every party knows, and the models at the start of the round, float32 (worlds, parameters).
+    federation, models
+        What every party knows, and the models at the start of the round, float32 (trials, parameters).
     """
-    asked, rate, norm = game.differing, game.public.ascent, game.public.law.clipping_norm
-    return ascent(game.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
+    asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
+    return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
 
 
 def _array(values: Tensor) -> Floats:

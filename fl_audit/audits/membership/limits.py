@@ -1,17 +1,18 @@
-"""What a promise allows a membership attack at most: the largest TPR at each FPR, and the largest area under the curve.
+"""What a guarantee allows a membership attack at most: the largest TPR at each FPR, and the largest area under the
+curve.
 
-To call a target a member is to test "in" against "out". What a promise leaves to such tests is the trade-off f: the
+To call a target a member is to test "in" against "out". What a guarantee leaves to such tests is the trade-off f: the
 smallest share of members missed at a given share of false alarms (Dong, Roth & Su 2022). For every epsilon at least 0,
 delta_in(epsilon) of the loss of "in" against "out", and delta_out of the reverse,
 
     f(a) >= max(0, 1 - delta_in(epsilon) - e^epsilon a, e^-epsilon (1 - delta_out(epsilon) - a)),
 
-and the supremum over epsilon is f itself where both deltas belong to one pair of laws. `PrivacyProfile.tradeoff` takes
-the larger delta for both, which bounds tests either way. Here the direction is known, and under secret sampling the
-curve is lower for it where many false alarms are allowed.
+and the supremum over epsilon is f itself where both deltas belong to one pair of distributions.
+`PrivacyProfile.tradeoff` takes the larger delta for both, which bounds tests either way. Here the direction is known,
+and under secret sampling the curve is lower for it where many false alarms are allowed.
 
 The limits hold for every target by itself, and so for scores of all targets together, where units that come and go are
-promised (add-remove): a target that is out is absent, and not replaced. They do not hold for who is shown one target
+claimed (add-remove): a target that is out is absent, and not replaced. They do not hold for who is shown one target
 that was in and one that was not, of the same training, and has to say which is which: there two units differ, and
 `largest_order` is the limit.
 """
@@ -38,7 +39,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     Parameters
     ----------
     profile, fpr
-        What is promised over all rounds, of a `Claim`, its `profile`, whatever the accountant; rates from 0 to 1.
+        What is claimed over all rounds, of a `Claim`, its `profile`, whatever the accountant; rates from 0 to 1.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def largest_order(profile: PrivacyProfile) -> float:
 
 
 class _Tradeoff:
-    """f from the laws of the loss on a grid: two chains of corners, and between them a line of slope -1.
+    """f from the distributions of the loss on a grid: two chains of corners, and between them a line of slope -1.
 
     At the grid point l >= 0 of the loss of "in" against "out" the best test calls those members who have a larger loss.
     It has P_out(L > l) false alarms and misses P_in(L <= l). Those are the corners at small rates of false alarms,
@@ -135,7 +136,9 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.LossCurve) -> tuple[Floats, Floats]:
-    """Return P(L <= l) and the other law's P(L > l) at the grid points l >= 0: the former rises, the latter falls."""
+    """Return P(L <= l) and the other distribution's P(L > l) at the grid points l >= 0: the former rises, the latter
+    falls.
+    """
     # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
     kept = losses > -curve.interval / 2

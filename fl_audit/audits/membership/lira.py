@@ -1,6 +1,6 @@
 """The likelihood ratio attack (LiRA) of Carlini et al. 2022: is this confidence rather that of a member?
 
-Every world is attacked with all others (or with named ones) as its shadow worlds. What is compared is the confidence in
+Every trial is attacked with all others (or with named ones) as its shadow trials. What is compared is the confidence in
 a record's label on the scale of log-odds (`scaled_confidence`), which is near normal over models.
 """
 
@@ -18,14 +18,14 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """What the attacker has of a target. ONLINE: shadow worlds that used it and others. OFFLINE: only others."""
+    """What the attacker has of a target. ONLINE: shadow trials that used it and others. OFFLINE: only others."""
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
-    """How spread over models is estimated. EACH: for each target and query. SHARED: for all, where worlds are few."""
+    """How spread over models is estimated. EACH: for each target and query. SHARED: for all, where trials are few."""
 
     EACH = "each"
     SHARED = "shared"
@@ -38,24 +38,24 @@ def lira_scores(
     spread: LiraSpread = LiraSpread.EACH,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (worlds, targets).
+    """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
     differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
     shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
     members' values, differences between records included, for both.
 
-    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow worlds on
+    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
     a side that is used (with a shared spread: fewer than 1, or no two of any target).
 
     Parameters
     ----------
     confidences
-        phi of every target under every world's model, finite, shape (worlds, targets), or (worlds, targets, queries)
+        phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
         where each target is asked about in several ways (augmentations).
     membership, shadows
-        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as shadows,
-        bool (worlds,); all others but the attacked one if None.
+        Who is in; of it the attack on a trial uses the other trials' rows alone. Which trials may serve as shadows,
+        bool (trials,); all others but the attacked one if None.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
@@ -83,21 +83,21 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
-    """Return the shadow worlds of one side, or refuse where they are too few."""
+    """Return the shadow trials of one side, or refuse where they are too few."""
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
-        require(fewest > 0, f"no target is {name} in 2 shadow worlds: accepted is at least one; play more worlds")
+        require(fewest > 0, f"no target is {name} in 2 shadow trials: accepted is at least one; play more trials")
     return group
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance that a world's attacker assumes, shape (worlds, targets or 1, queries), above 0."""
+    """Return the variance that a trial's attacker assumes, shape (trials, targets or 1, queries), above 0."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance
         case LiraSpread.SHARED:
-            # One mean was fitted for each target: without the subtraction few shadow worlds would look too alike.
+            # One mean was fitted for each target: without the subtraction few shadow trials would look too alike.
             free = (group.count - 1).sum(axis=1)
             variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis, np.newaxis]
         case _:

@@ -1,13 +1,13 @@
 """The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
 
 It sees one released model, through losses alone, and is told the average training loss. Two experiments are played with
-it, and both run in all worlds at once; a third use leaves the threshold open.
+it, and both run in all trials at once; a third use leaves the threshold open.
 
 * `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
   record of a population sample. Figures 7d, 8d and 9d of that paper draw its advantage.
-* `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very worlds
-  in which the insider guesses. Only here proposition 1 can be tested world by world.
-* `loss_scores`, for the membership game: every threshold at once.
+* `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very trials
+  in which the insider guesses. Only here proposition 1 can be tested trial by trial.
+* `loss_scores`, for the membership audit: every threshold at once.
 
 The active attack of Nasr et al. 2019 makes losses tell more: the insider pushes losses of targets up and watches which
 come down again. A data owner trains on its records whatever their loss. So where the released model has been moved up
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.gaussian import require_positive
 
 
@@ -66,7 +66,7 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 def loss_scores(losses: ArrayLike) -> Floats:
     """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
 
-    Losses are finite, of shape (worlds, targets). Source: Yeom et al. 2018; with all thresholds in place of the one at
+    Losses are finite, of shape (trials, targets). Source: Yeom et al. 2018; with all thresholds in place of the one at
     the average training loss.
     """
     return -_checked(losses, "losses")
@@ -92,7 +92,7 @@ def chance_spread(members: int, others: int) -> float:
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> Flags:
     """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
 
-    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in worlds
+    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in trials
     that used D this is the population form's rule for a member. The mean of the data set really used would differ
     between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
     the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
@@ -124,7 +124,7 @@ def ascent(
     """Return what the insider adds to its contribution of a round, so that the released model moves up targets' losses.
 
     The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
-    is minus the sum of the targets' gradients, float32 (worlds, parameters).
+    is minus the sum of the targets' gradients, float32 (trials, parameters).
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
@@ -134,7 +134,7 @@ def ascent(
     Parameters
     ----------
     model, models
-        Any module, and the model last released in each world, float32 (worlds, parameters).
+        Any module, and the model last released in each trial, float32 (trials, parameters).
     features, labels
         Features of the targets, float32 (n, *shape), and their classes, int64 (n,).
     rate
@@ -151,10 +151,10 @@ def ascent(
 
 
 def active_scores(values: ArrayLike) -> Floats:
-    """Return the scores of the active attack, shape (worlds, targets), higher for a likelier member.
+    """Return the scores of the active attack, shape (trials, targets), higher for a likelier member.
 
     Given is the loss or gradient norm of every target under every model that was released while the attack went on,
-    finite, shape (releases, worlds, targets), one release or more. Scores are minus the mean over releases: losses of
+    finite, shape (releases, trials, targets), one release or more. Scores are minus the mean over releases: losses of
     a member, whose owner works against the ascent, stay low.
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
@@ -163,7 +163,7 @@ def active_scores(values: ArrayLike) -> Floats:
     """
     seen = _checked(values, "values of the active attack")
     fits = seen.ndim == 3 and seen.size > 0
-    require(fits, f"values of the active attack have shape {seen.shape}: accepted is (releases, worlds, targets)")
+    require(fits, f"values of the active attack have shape {seen.shape}: accepted is (releases, trials, targets)")
     return np.asarray(-seen.mean(axis=0), dtype=np.float64)
 
 

@@ -42,7 +42,7 @@ def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
 
 
 def has_shadows(attack: Attack | str) -> bool:
-    """Whether worlds are shadow models of each other: of the user's own attacks it has to be assumed."""
+    """Whether trials are shadow models of each other: of the user's own attacks it has to be assumed."""
     return not isinstance(attack, Attack) or attack in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
 
 

@@ -20,29 +20,29 @@ _LEAST = 1e-12
 def quantile_scores(
     confidences: ArrayLike, records: ArrayLike, population_confidences: ArrayLike, population: ArrayLike
 ) -> Floats:
-    """Return in which quantile of its like the confidence in each target lies, as a normal score, (worlds, targets).
+    """Return in which quantile of its like the confidence in each target lies, as a normal score, (trials, targets).
 
     It is (phi - mean(x)) / spread(x), higher for a likelier member, mean and spread those of the regression of the
-    world.
+    trial.
 
     Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
     regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
     Gaussian form; both are ridge regressions on the record whose penalty has the least error in records left out. So
-    all worlds, and the residuals of the records that are left out, follow from one decomposition.
+    all trials, and the residuals of the records that are left out, follow from one decomposition.
 
     Parameters
     ----------
     confidences, records
-        phi of every target under every world's model, (worlds, targets); and what is known of every target, its label
+        phi of every target under every trial's model, (trials, targets); and what is known of every target, its label
         among it, (targets, features).
     population_confidences, population
-        The same of records that no world was trained on, (worlds, p) and (p, features), p at least 30.
+        The same of records that no trial was trained on, (trials, p) and (p, features), p at least 30.
     """
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))
     fits = asked.shape[1:] == own.shape[:1] and told.shape[1:] == others.shape[:1] and len(asked) == len(told)
     found = f"confidences have shapes {asked.shape} and {told.shape}, records {own.shape} and {others.shape}"
-    require(fits, f"{found}: accepted are one confidence for each world and record")
+    require(fits, f"{found}: accepted are one confidence for each trial and record")
     found, accepted = f"the population has {len(others)} records", f"{FEWEST_RECORDS} and more for attack quantile"
     require(len(others) >= FEWEST_RECORDS, f"{found}: accepted are {accepted}")
     is_finite = all(bool(np.isfinite(one).all()) for one in (asked, told, own, others))

@@ -1,23 +1,23 @@
 """How well scores tell members from others: ROC, AUC, TPR at small FPR, balanced accuracy, each with an interval.
 
-Scores of one world share its model: they are not independent, and a thousand records of three worlds say little about a
-fourth. So a **world** is what is drawn again in the bootstrap, with all its targets.
+Scores of one trial share its model: they are not independent, and a thousand records of three trials say little about a
+fourth. So a **trial** is what is drawn again in the bootstrap, with all its targets.
 
-**The AUC compares scores of the same world**, as everybody does who attacks models one by one and takes the mean. No
-score of a world rests on its own coins (of a white-box attack, on those of the half that it judges), so each world's
-AUC is 1/2 in the mean over coins where nothing leaks, whatever the attack and its shadows. Between two worlds that are
+**The AUC compares scores of the same trial**, as everybody does who attacks models one by one and takes the mean. No
+score of a trial rests on its own coins (of a white-box attack, on those of the half that it judges), so each trial's
+AUC is 1/2 in the mean over coins where nothing leaks, whatever the attack and its shadows. Between two trials that are
 each other's shadows this fails. Let w have used a target that v did not use. The score of w is worked out without w's
 own value on the side of those who used it, and that of v without v's on the other side: the one comes out too low, the
-other too high. Such pairs alone give online LiRA an AUC of 0.41, 0.43 and 0.44 with 24, 48 and 96 worlds of coins, and
+other too high. Such pairs alone give online LiRA an AUC of 0.41, 0.43 and 0.44 with 24, 48 and 96 trials of coins, and
 a bias of about (0.41 - 0.5) / targets to an AUC over all pairs.
-The ROC and the TPR at a small FPR need more records than a world has: there all worlds share a threshold.
+The ROC and the TPR at a small FPR need more records than a trial has: there all trials share a threshold.
 
-**The AUC of insiders compares scores of different worlds.** Each of them knows all coins of its world but one, so the
-scores of two insiders in one world tell one another's coins, and share one noise: where two contributions are equal,
-the noise cancels, and all pairs of one world come out in order whatever the noise. What a promise limits is each
-insider by itself, over worlds. A threshold that worlds share calls each of them right and wrong as often as the promise
-allows, and so does a mixture of them, since a trade-off curve is convex: `largest_auc` holds for this AUC. For the
-same reason insiders call a member whose log-odds are above 0, and not above the median of the world.
+**The AUC of insiders compares scores of different trials.** Each of them knows all coins of its trial but one, so the
+scores of two insiders in one trial tell one another's coins, and share one noise: where two contributions are equal,
+the noise cancels, and all pairs of one trial come out in order whatever the noise. What a guarantee limits is each
+insider by itself, over trials. A threshold that trials share calls each of them right and wrong as often as the
+guarantee allows, and so does a mixture of them, since a trade-off curve is convex: `largest_auc` holds for this AUC.
+For the same reason insiders call a member whose log-odds are above 0, and not above the median of the trial.
 """
 
 import math
@@ -47,7 +47,7 @@ class RocCurve:
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1: of pairs of scores of all worlds, unlike `MembershipRates.auc`."""
+        """Area under the curve, from 0 to 1: of pairs of scores of all trials, unlike `MembershipRates.auc`."""
         return float(np.trapezoid(self.tpr, self.fpr))
 
 
@@ -62,23 +62,23 @@ class Interval:
 
 @dataclass(frozen=True)
 class MembershipRates:
-    """What an attack achieves over all worlds and targets; every number lies between 0 and 1."""
+    """What an attack achieves over all trials and targets; every number lies between 0 and 1."""
 
-    # Probability that a member's score is above that of another in the same world, of insiders in another world, ties
-    # counting half; 1/2 without a leak. Over all such pairs, so that worlds count by their number of pairs.
+    # Probability that a member's score is above that of another in the same trial, of insiders in another trial, ties
+    # counting half; 1/2 without a leak. Over all such pairs, so that trials count by their number of pairs.
     auc: Interval
     # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold with a share of false alarms of at most 0.1 % and
     # 1 %. Not interpolated: with fewer than 1000 (100) others no false alarm is allowed at all, and few allowed ones
     # make a rough interval.
     tpr_at_fpr_0001: Interval
     tpr_at_fpr_001: Interval
-    # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their world's median, or for
+    # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their trial's median, or for
     # insiders above 0. It is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
     balanced_accuracy: Interval
     confidence: float  # that all four intervals hold together, approximately: they come from a bootstrap
-    worlds: int  # how many there were
-    members: int  # members counted over worlds
-    others: int  # others counted over worlds
+    trials: int  # how many there were
+    members: int  # members counted over trials
+    others: int  # others counted over trials
 
 
 def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
@@ -87,7 +87,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
     Parameters
     ----------
     scores, membership
-        Higher for a likelier member, no NaN, shape (worlds, targets); who was in.
+        Higher for a likelier member, no NaN, shape (trials, targets); who was in.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
         If shapes do not fit, a score is NaN, or there are no members or no others.
     """
     ranked = _Ranked(_checked(scores, membership), membership, 0.0)
-    hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.worlds))))
+    hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.trials))))
     return RocCurve(fpr=np.append(0.0, alarms / alarms[-1]), tpr=np.append(0.0, hits / hits[-1]))
 
 
@@ -108,18 +108,18 @@ def membership_rates(
     shadows_of_each_other: bool = True,
     of_insiders: bool = False,
 ) -> MembershipRates:
-    """Return what an attack achieves, with intervals over worlds.
+    """Return what an attack achieves, with intervals over trials.
 
     The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
-    t is the quantile of Student's law with W - 1 degrees of freedom for W worlds, the standard error that of the
-    bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
+    t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials, the standard error that of
+    the bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
     confidence says (Hesterberg 2015, What teachers should know about the bootstrap, section 3.5).
 
-    The factor of the square root of 2: where nothing leaks, what an attack on world w takes from world v is to first
-    order a product of both worlds' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
-    equal, so that every pair of worlds counts twice: the variance of the mean over worlds is twice what worlds drawn
+    The factor of the square root of 2: where nothing leaks, what an attack on trial w takes from trial v is to first
+    order a product of both trials' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
+    equal, so that every pair of trials counts twice: the variance of the mean over trials is twice what trials drawn
     again by themselves show. More than that it cannot be, by the inequality of Cauchy and Schwarz. Where something
-    leaks, each world's own chance weighs more, and the interval is wider than it need be. Attacked worlds that are
+    leaks, each trial's own chance weighs more, and the interval is wider than it need be. Attacked trials that are
     nobody's shadows (`shadows` of the attacks) need no factor.
 
     Held against coins in `tests.validation.coverage`.
@@ -127,55 +127,55 @@ def membership_rates(
     Parameters
     ----------
     scores
-        Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
+        Higher for a likelier member, no NaN, shape (trials, targets); 2 trials or more.
     membership, generator, resamples
-        Which targets were in, in which worlds; what draws the worlds of each resample; and how many resamples there
+        Which targets were in, in which trials; what draws the trials of each resample; and how many resamples there
         are, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).
     shadows_of_each_other
-        Whether the score of a world used other worlds of the table as shadows (all attacks but the one on losses,
-        unless shadow worlds were named and are left out here). Intervals are then wider by the square root of 2.
+        Whether the score of a trial used other trials of the table as shadows (all attacks but the one on losses,
+        unless shadow trials were named and are left out here). Intervals are then wider by the square root of 2.
     of_insiders
-        Whether the scores are log-odds of insiders, each of whom knows all other coins of its world. The interval of
-        the AUC then rests on the jackknife over worlds; it is 0 to 1 with fewer than three of them.
+        Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
+        the AUC then rests on the jackknife over trials; it is 0 to 1 with fewer than three of them.
 
     Raises
     ------
     InputError
         If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no others, or no
-        world has both.
+        trial has both.
     """
     values = _checked(scores, membership)
-    worlds = membership.worlds
-    require(worlds >= 2, f"there are {worlds} worlds: accepted are 2 or more, for a world is what is drawn again")
+    trials = membership.trials
+    require(trials >= 2, f"there are {trials} trials: accepted are 2 or more, for a trial is what is drawn again")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     require_number("number of resamples is", resamples, "whole numbers from 100")
     ranked = _Ranked(values, membership, 0.0 if of_insiders else np.median(values, axis=1, keepdims=True))
-    require(bool(ranked.pairs.any()), "no world has members and others: accepted is one at least, to compare scores")
-    point = ranked.rates(np.ones((1, worlds)))[0]
-    weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples).astype(np.float64)
+    require(bool(ranked.pairs.any()), "no trial has members and others: accepted is one at least, to compare scores")
+    point = ranked.rates(np.ones((1, trials)))[0]
+    weights = generator.multinomial(trials, np.full(trials, 1 / trials), size=resamples).astype(np.float64)
     step = max(1, _CELLS_AT_ONCE // ranked.top)
     drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
     level = (1 - confidence) / point.size
-    reach = math.sqrt(worlds / (worlds - 1)) * float(stdtrit(worlds - 1, 1 - level / 2))
+    reach = math.sqrt(trials / (trials - 1)) * float(stdtrit(trials - 1, 1 - level / 2))
     below, above = np.nanquantile(drawn, [float(ndtr(-reach)), 1 - float(ndtr(-reach))], axis=0)
     half = stretch * np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - below, above - point))
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
     auc, tpr_0001, tpr_001, balanced = (Interval(*map(float, one)) for one in zip(point, low, high, strict=True))
     if of_insiders:
-        auc = _share_of(_areas_between_worlds(values, membership), level)
+        auc = _share_of(_areas_between_trials(values, membership), level)
     members = int(membership.is_in.sum())
-    return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
+    return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, trials, members, values.size - members)
 
 
-def _areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
-    """Return the AUC over pairs of scores of different worlds, as the jackknife's pseudo-values, shape (worlds,)."""
-    # Their mean is the AUC but for terms of order 1/worlds, and their spread over the root of the worlds is its
-    # standard error, as if each were the value of one world. NaN where no pairs are left without a world. With T the
-    # won pairs of different worlds out of P, and t_w and p_w those in which world w has a part, the value of w is
+def _areas_between_trials(scores: ArrayLike, membership: Membership) -> Floats:
+    """Return the AUC over pairs of scores of different trials, as the jackknife's pseudo-values, shape (trials,)."""
+    # Their mean is the AUC but for terms of order 1/trials, and their spread over the root of the trials is its
+    # standard error, as if each were the value of one trial. NaN where no pairs are left without a trial. With T the
+    # won pairs of different trials out of P, and t_w and p_w those in which trial w has a part, the value of w is
     # W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
     values, is_in = _checked(scores, membership), membership.is_in
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
@@ -189,38 +189,39 @@ def _areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
     size, rest = is_in.sum(axis=1), (~is_in).sum(axis=1)
     own = np.where(is_in, rankdata(values, axis=1), 0.0).sum(axis=1) - size * (size + 1) / 2
     won, pairs = below + above - 2 * own, size * (len(others) - rest) + rest * (len(members) - size)
-    all_won, all_pairs, worlds = won.sum() / 2, pairs.sum() / 2, len(values)
+    all_won, all_pairs, trials = won.sum() / 2, pairs.sum() / 2, len(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         left = (all_won - won) / (all_pairs - pairs)
-        return np.asarray(worlds * all_won / all_pairs - (worlds - 1) * left, dtype=np.float64)
+        return np.asarray(trials * all_won / all_pairs - (trials - 1) * left, dtype=np.float64)
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of worlds, a share, with its interval; from 0 to 1 where they are not defined."""
+    """Return the mean of the values of trials, a share, with its interval; from 0 to 1 where they are not defined."""
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
-    # of Student's law; as many as worlds where no error shows (Korn & Graubard 1998). Where few pairs are out of order
-    # that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100 worlds, mu
-    # of 0.3 to 3, at 98.75 %: 95.3 % to 100 % covered, the least where all noise is shared and an AUC of 0.98 is found.
-    worlds, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
+    # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
+    # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100
+    # trials, mu of 0.3 to 3, at 98.75 %: 95.3 % to 100 % covered, the least where all noise is shared and an AUC of
+    # 0.98 is found.
+    trials, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
     if not math.isfinite(error):
         return Interval(0.5, 0.0, 1.0)
     share = float(np.clip(values.mean(), 0.0, 1.0))
-    freedom = float(ndtri(1 - level / 2) / stdtrit(worlds - 1, 1 - level / 2)) ** 2
-    trials = share * (1 - share) / error**2 * freedom if error > 0 and 0 < share < 1 else float(worlds)
-    right, wrong = trials * share, trials * (1 - share)
+    freedom = float(ndtri(1 - level / 2) / stdtrit(trials - 1, 1 - level / 2)) ** 2
+    attempts = share * (1 - share) / error**2 * freedom if error > 0 and 0 < share < 1 else float(trials)
+    right, wrong = attempts * share, attempts * (1 - share)
     low = float(betaincinv(right, wrong + 1, level / 2)) if right > 0 else 0.0
     high = float(betaincinv(right + 1, wrong, 1 - level / 2)) if wrong > 0 else 1.0
     return Interval(share, low, high)
 
 
 class _Ranked:
-    """All scores in falling order, ready to be counted with a weight for each world."""
+    """All scores in falling order, ready to be counted with a weight for each trial."""
 
     def __init__(self, values: Floats, membership: Membership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
         ordered = values.ravel()[order]
         self.last = np.append(ordered[1:] != ordered[:-1], True)
-        self._world = order // membership.targets
+        self._trial = order // membership.targets
         self._is_in = membership.is_in.ravel()[order]
         alarms = np.cumsum(~self._is_in)
         self.top = 1 + int(np.searchsorted(alarms[:-1], _ROOM * SMALL_RATES[-1] * alarms[-1], side="right"))
@@ -234,12 +235,12 @@ class _Ranked:
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
         """Return the weights of members and of others at or above each of the top scores, (resamples, scores)."""
-        weight, is_in = weights[:, self._world[:top]], self._is_in[:top]
+        weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
         """Return the counts down to the score at which all resamples have more alarms than the largest small rate."""
-        all_scores, most, taken = len(self._world), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
+        all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)
             if taken == all_scores or bool(((alarms[:, -1] > most) | (others == 0)).all()):
@@ -251,7 +252,7 @@ class _Ranked:
         members, others = (weights @ size for size in self._size)
         hits, alarms = self._top_counts(weights, others)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # The rank sum of Mann and Whitney, world by world.
+            # The rank sum of Mann and Whitney, trial by trial.
             found = [weights @ self._won / (weights @ self.pairs)]
             for rate in SMALL_RATES:
                 # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
@@ -265,9 +266,9 @@ class _Ranked:
 def _checked(scores: ArrayLike, membership: Membership) -> Floats:
     """Return scores as float64, or refuse them."""
     values = np.asarray(scores, dtype=np.float64)
-    shape = (membership.worlds, membership.targets)
-    require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, worlds and targets")
-    require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers, of attacked worlds alone")
+    shape = (membership.trials, membership.targets)
+    require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")
+    require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers, of attacked trials alone")
     members = int(membership.is_in.sum())
     found = f"there are {members} members and {values.size - members} others"
     require(0 < members < values.size, f"{found}: accepted is at least one of each")

@@ -17,7 +17,7 @@ from fl_audit.federation.membership import Membership
 
 
 class RmiaForm(StrEnum):
-    """Which reference models there are of a target. ONLINE: worlds that used it and others. OFFLINE: only others."""
+    """Which reference models there are of a target. ONLINE: trials that used it and others. OFFLINE: only others."""
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -45,25 +45,25 @@ def rmia_scores(
     rule: RmiaRule | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the share of population records that each target outdoes, from 0 to 1, shape (worlds, targets).
+    """Return the share of population records that each target outdoes, from 0 to 1, shape (trials, targets).
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
     ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
-    reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
+    reference trials, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
     a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
 
     Raises `InputError` if shapes do not fit, a log-probability is not finite or above 0, or a target has no reference
-    world on a side that is used.
+    trial on a side that is used.
 
     Parameters
     ----------
     log_probabilities, population
-        log p_y of every target under every world's model, at most 0 and finite, shape (worlds, targets); and of records
-        that no world was trained on, shape (worlds, records), one record at least.
+        log p_y of every target under every trial's model, at most 0 and finite, shape (trials, targets); and of records
+        that no trial was trained on, shape (trials, records), one record at least.
     membership, shadows
-        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as reference
-        models, bool (worlds,); all others but the attacked one if None.
+        Who is in; of it the attack on a trial uses the other trials' rows alone. Which trials may serve as reference
+        models, bool (trials,); all others but the attacked one if None.
     rule
         Form, gamma and a; `RmiaRule()` if None.
 
@@ -77,8 +77,8 @@ def rmia_scores(
     rule = rule or RmiaRule()
     targets = _checked(_as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
-    fits = records.ndim == 2 and len(records) == membership.worlds and records.size > 0
-    shape = f"({membership.worlds}, records)"
+    fits = records.ndim == 2 and len(records) == membership.trials and records.size > 0
+    shape = f"({membership.trials}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records[..., np.newaxis], "log-probabilities of the population")
     flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE

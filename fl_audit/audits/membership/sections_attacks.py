@@ -13,17 +13,17 @@ from matplotlib.figure import Figure
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import finite
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
-from fl_audit.audits.common.sections_promise import at_delta
-from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.audits.common.sections_guarantee import at_delta
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
-from fl_audit.audits.membership.achieved import Achieved
+from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.audits.membership.limits import largest_tpr
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.law_words import exact_accountant, noise_text
+from fl_audit.report.formatting import number_text, percent, plural, uncapital, unit_words
+from fl_audit.report.mechanism_messages import exact_accountant, noise_text
 from fl_audit.report.style import INK, MUTED, finish_axes
-from fl_audit.report.wording import number_text, percent, plural, uncapital, unit_words
 from fl_audit.statistics.advantage import advantage_ends
 
 _NAMES = {
@@ -41,12 +41,12 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Row:
+def _auc_row(name: str, numbers: evidence.AttackFinding, run: FinishedRun) -> Row:
     rates = numbers.achieved[name].rates
-    which, interval = ("one world", "bootstrap") if name != evidence.INSIDER else ("different worlds", "jackknife")
+    which, interval = ("one trial", "bootstrap") if name != evidence.INSIDER else ("different trials", "jackknife")
     how = (
-        f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about "
-        "as sure as stated for it and its rates together; worlds are independent; targets of one world share its model"
+        f"share of pairs of {which} that the score puts in order; {interval} interval over trials, about "
+        "as sure as stated for it and its rates together; trials are independent; targets of one trial share its model"
     )
     return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
                numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
@@ -56,18 +56,18 @@ def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Ro
 _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
-def _rate_row(rate: str, limit: float | None, name: str, found: Achieved, contents: RunContents) -> Row:
-    """Return one rate of an attack beside what is promised of it."""
+def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: RunContents) -> Row:
+    """Return one rate of an attack beside what is claimed of it."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
                wide=wide)  # fmt: skip
 
 
-def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.AttackFinding, contents: RunContents) -> str:
     words = contents.words
-    worlds, targets = plural(numbers.worlds, "training"), plural(numbers.targets, words.one)
-    text = f"In {worlds} we tossed a coin for each of {targets}, and trained with those that won."
+    trials, targets = plural(numbers.trials, "training"), plural(numbers.targets, words.one)
+    text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
     if numbers.outsiders:
         name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
         several = len(numbers.outsiders) > 1
@@ -98,10 +98,10 @@ def _of_one(limit: float | None, one: str) -> str:
 
 
 def _allowed(limit: float | None) -> str:
-    return "" if limit is None else f"; the promise allows at most {percent(limit)}"
+    return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
 
 
-def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: evidence.AttackFinding, contents: RunContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
     for name, found in numbers.achieved.items():
@@ -110,33 +110,33 @@ def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Tabl
             _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
         ]
         rows.append((_NAMES.get(name, name), *beside))
-    if contents.facts.has_promise:
+    if contents.facts.has_guarantee:
         told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
         one = contents.words.one
         told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
-        rows.append(("Nobody, by the promise", *told))
-    title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
+        rows.append(("Nobody, by the guarantee", *told))
+    title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.trials, 'trial')}"
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
-    promise, found = contents.facts.guarantee, list[Row]()
-    epsilon = None if promise is None else promise.epsilon
+def _rows(numbers: evidence.AttackFinding, contents: RunContents) -> list[Row]:
+    guarantee, found = contents.facts.guarantee, list[Row]()
+    epsilon = None if guarantee is None else guarantee.epsilon
     for name, one in numbers.achieved.items():
         said = _NAMES.get(name, name)
         found.append(_auc_row(name, numbers, contents.run))
-        basis = "not computed: the worlds were shadow models of each other"
+        basis = "not computed: the trials were shadow models of each other"
         if one.bound is not None:
             basis = (
                 f"holds at {percent(one.bound.confidence)} confidence; {one.bound.method}{at_delta(one.bound.delta)}, "
-                f"one target drawn in each world; {one.bound.assumption}"
+                f"one target drawn in each trial; {one.bound.assumption}"
             )
         proved = None if one.bound is None else finite(one.bound.epsilon)
         found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
                          on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
         if one.one_run is not None:
             at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
-            counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in world 0"
+            counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in trial 0"
             basis = f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}; {at}"
             one_run = finite(one.one_run.epsilon)
             found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon, is_bound=True,
@@ -155,11 +155,11 @@ def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
     return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
-def _roc_figure(figure: Figure, numbers: evidence.AttackNumbers, contents: RunContents) -> None:
+def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: RunContents) -> None:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
-        # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
+        # Of the corners of many trials as many as a figure can show: memory would grow with every score.
         shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
         fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
         width = 2.6 if name == evidence.INSIDER else 1.8
@@ -170,19 +170,19 @@ def _roc_figure(figure: Figure, numbers: evidence.AttackNumbers, contents: RunCo
             axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
-    promise = contents.facts.guarantee
-    if promise is not None:
-        allowed = largest_tpr(promise.claim.profile, rates)
+    guarantee = contents.facts.guarantee
+    if guarantee is not None:
+        allowed = largest_tpr(guarantee.claim.profile, rates)
         axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="///", linewidth=0, alpha=0.5)
-        axes.plot(rates, allowed, linestyle=(0, (8, 2)), color=MUTED, linewidth=1.6, label="most that is promised")
+        axes.plot(rates, allowed, linestyle=(0, (8, 2)), color=MUTED, linewidth=1.6, label="most that is claimed")
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
     finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
 
 
-def _caption(_: evidence.AttackNumbers, contents: RunContents) -> str:
-    hatched = "Nothing was promised, so no region is closed to anybody"
-    if contents.facts.has_promise:
-        hatched = "A kept promise lets nobody into the hatched region, but by chance"
+def _caption(_: evidence.AttackFinding, contents: RunContents) -> str:
+    hatched = "Nothing was claimed, so no region is closed to anybody"
+    if contents.facts.has_guarantee:
+        hatched = "A kept guarantee lets nobody into the hatched region, but by chance"
     return (
         f"Share of members found over share of others called members. What counts is how many are found for sure, at "
         f"the left. {hatched}: the bars are bootstrap intervals."
@@ -190,7 +190,7 @@ def _caption(_: evidence.AttackNumbers, contents: RunContents) -> str:
 
 
 ATTACKS = Section(
-    "attacks", "Membership attacks", evidence.AttackNumbers, evidence.measure_attacks, keys=("attacks",), on_page=True,
+    "attacks", "Membership attacks", evidence.AttackFinding, evidence.measure_attacks, keys=("attacks",), on_page=True,
     sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption),
 )  # fmt: skip
@@ -198,33 +198,33 @@ ATTACKS = Section(
 
 def _scope_of(facts: RunFacts) -> str:
     """Return whom the bounds cover, in words."""
-    if not facts.has_promise:
-        of_training = "" if facts.game.randomiser is None else " of the training"
-        return f"Nothing was promised{of_training}, so nothing but certainty bounds the advantage."
+    if not facts.has_guarantee:
+        of_training = "" if facts.federation.local_randomizer is None else " of the training"
+        return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."
     words = unit_words(facts.relation)
-    if not facts.game.law.is_private_release:
+    if not facts.federation.mechanism.is_private_release:
         return (
             f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
-            f"{words.one} is promised anything. The bounds say what the same promise would be worth to everyone."
+            f"{words.one} is claimed anything. The bounds say what the same guarantee would be worth to everyone."
         )
     text = (
         "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
         "this D and this sample the advantage may lie beyond."
     )
     if facts.relation.unit is Unit.CLIENT:
-        text = f"What is promised to a client holds for each of its records, where these are drawn alike. {text}"
+        text = f"What is claimed to a client holds for each of its records, where these are drawn alike. {text}"
     if facts.relation.relation is Relation.ADD_REMOVE:
         text += (
             " One of the population in the place of a member is one removed and one added: these bounds count what is "
-            "promised to either twice."
+            "claimed to either twice."
         )
     return text
 
 
-def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunContents) -> str:
-    insider, mean = contents.find(InsiderNumbers), _mean_row(numbers, contents.run)
+def _membership_sentence(numbers: evidence.MembershipFinding, contents: RunContents) -> str:
+    insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
     beside = ""
-    if insider is not None and insider.estimate.worlds > 1:
+    if insider is not None and insider.estimate.trials > 1:
         scored = advantage_row(insider.estimate, contents)
         beside = f"; the insider scores {scored.shown.value}{scored.aside}"
     return (
@@ -234,15 +234,15 @@ def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunConte
     )
 
 
-def _mean_row(numbers: evidence.MembershipNumbers, run: FinishedRun) -> Row:
-    mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
-    basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
+def _mean_row(numbers: evidence.MembershipFinding, run: FinishedRun) -> Row:
+    mean, attack = numbers.over_trials, "a member where the final loss is at most the average one in training"
+    basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
     return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
                largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
-def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents) -> list[Row]:
+def _membership_rows(numbers: evidence.MembershipFinding, contents: RunContents) -> list[Row]:
     record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
         _mean_row(numbers, contents.run),
@@ -250,14 +250,14 @@ def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents)
         Row(f"Advantage about {differing}", record.advantage,
             "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
             record.confidence, numbers.record_bound, largest=1.0,
-            wide=partial(advantage_ends, record.wins, record.worlds)),
+            wide=partial(advantage_ends, record.wins, record.trials)),
     ]  # fmt: skip
-    promise, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
-    if promise is not None and bounds is not None:
+    guarantee, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
+    if guarantee is not None and bounds is not None:
         epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
         rows += [
             Row("Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"),
-            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {promise.accountant}"),
+            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {guarantee.accountant}"),
             Row("Bound for members by epsilon", finite(bounds.yeom),
                 "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing"),
             Row(f"Bound about {differing}, exact", numbers.record_bound,
@@ -268,7 +268,7 @@ def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents)
             Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
                 f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
                 f"release alone, less the loss of what takes its place; {bound.assumption}",
-                limit=None if promise is None else promise.epsilon, is_bound=True,
+                limit=None if guarantee is None else guarantee.epsilon, is_bound=True,
                 wide=partial(evidence.record_bound_end, contents.run)),
             Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
                 f"{bound.method}; {bound.limit_meaning}"),
@@ -277,7 +277,7 @@ def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents)
 
 
 MEMBERSHIP = Section(
-    "membership", "The membership adversary", evidence.MembershipNumbers, evidence.measure_membership,
+    "membership", "The membership adversary", evidence.MembershipFinding, evidence.measure_membership,
     keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
     said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
 )  # fmt: skip
@@ -286,15 +286,15 @@ MEMBERSHIP = Section(
 _GUESSERS = {
     evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
     evidence.GUESSED: "By the least loss",
-    evidence.GUESSED_BY_LAW: "By the law of members' losses",
+    evidence.GUESSED_BY_DISTRIBUTION: "By the distribution of members' losses",
 }
 
 
-def _attribute_row(name: str, numbers: evidence.AttributeNumbers, run: FinishedRun) -> Row:
+def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> Row:
     found = numbers.by_name[name].advantage
     how = (
-        "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
-        "are independent, members and others of one world share its model; the promise allows the total variation "
+        "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
+        "are independent, members and others of one trial share its model; the guarantee allows the total variation "
         "between two trainings, each with one of two records and without the other"
     )
     return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
@@ -302,8 +302,10 @@ def _attribute_row(name: str, numbers: evidence.AttributeNumbers, run: FinishedR
                wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
 
 
-def _attribute_sentence(numbers: evidence.AttributeNumbers, contents: RunContents) -> str:
-    name = max((evidence.GUESSED, evidence.GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
+def _attribute_sentence(numbers: evidence.AttributeFinding, contents: RunContents) -> str:
+    name = max(
+        (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
+    )
     best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
@@ -312,11 +314,11 @@ def _attribute_sentence(numbers: evidence.AttributeNumbers, contents: RunContent
     )
 
 
-def _quoted(numbers: evidence.AttributeNumbers) -> str:
+def _quoted(numbers: evidence.AttributeFinding) -> str:
     return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
 
 
-def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents) -> list[Table]:
+def _attribute_tables(numbers: evidence.AttributeFinding, contents: RunContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [
@@ -324,13 +326,13 @@ def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents)
         for name, said, found in each
     ]
     if numbers.largest is not None:
-        rows.append(("Anybody, by the promise", None, None, f"at most {number_text(numbers.largest, 3)}"))
+        rows.append(("Anybody, by the guarantee", None, None, f"at most {number_text(numbers.largest, 3)}"))
     title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
     return [Table(title, columns, tuple(rows))]
 
 
 ATTRIBUTES = Section(
-    "attributes", "Attribute inference", evidence.AttributeNumbers, evidence.measure_attributes, keys=("attribute",),
+    "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
     on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
     rows=lambda found, contents: [
         _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY

@@ -1,8 +1,8 @@
 """The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models how members are answered.
 
-For every class an attack model sees confidence vectors of shadow worlds' models and is told which records they used. It
-then judges the answers of the attacked worlds' models. Worlds are split into folds: the attack models of a fold learn
-from the worlds of the other folds, so no world is attacked by a model that saw its coins.
+For every class an attack model sees confidence vectors of shadow trials' models and is told which records they used. It
+then judges the answers of the attacked trials' models. Trials are split into folds: the attack models of a fold learn
+from the trials of the other folds, so no trial is attacked by a model that saw its coins.
 """
 
 import warnings
@@ -45,8 +45,8 @@ class ShadowRule:
     """What is chosen before the attack."""
 
     model: AttackModel = AttackModel.NETWORK  # which classifier
-    # Into how many parts worlds are split, 2 or more; world w is in part w modulo folds. Without meaning where the
-    # shadow worlds are named.
+    # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
+    # shadow trials are named.
     folds: int = 2
     seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
 
@@ -61,10 +61,10 @@ def shadow_scores(
     rule: ShadowRule | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the log-odds of membership by the attack models, shape (worlds, targets).
+    """Return the log-odds of membership by the attack models, shape (trials, targets).
 
     Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
-    other worlds: the attacker holds the target, as everywhere in the membership game. Shokri's shadow models are
+    other trials: the attacker holds the target, as everywhere in the membership audit. Shokri's shadow models are
     trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
     Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
 
@@ -74,21 +74,21 @@ def shadow_scores(
     Parameters
     ----------
     log_probabilities
-        Logarithms of each world's model's confidences in all classes, finite, shape (worlds, targets, classes).
+        Logarithms of each trial's model's confidences in all classes, finite, shape (trials, targets, classes).
     labels
         Class of each target, shape (targets,). There is one attack model for each class that occurs, and one for all
-        classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the worlds to learn from.
+        classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the trials to learn from.
     membership
-        Who is in; of it the attack on a world uses the rows of worlds it learns from alone.
+        Who is in; of it the attack on a trial uses the rows of trials it learns from alone.
     rule
         Classifier, folds and seed; `ShadowRule()` if None.
     shadows
-        Which worlds the attack models learn from, bool (worlds,). All other worlds are attacked by the same models; the
-        shadow worlds themselves get NaN, for the models saw their coins. None: folds.
+        Which trials the attack models learn from, bool (trials,). All other trials are attacked by the same models; the
+        shadow trials themselves get NaN, for the models saw their coins. None: folds.
     """
     rule = rule or ShadowRule()
     values, classes = _checked(log_probabilities, labels, membership)
-    scores = np.full((membership.worlds, membership.targets), np.nan)
+    scores = np.full((membership.trials, membership.targets), np.nan)
     for learnt_from, attacked in _parts(membership, rule, shadows):
         is_in = membership.is_in[learnt_from]
         everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
@@ -100,8 +100,8 @@ def shadow_scores(
             model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
             scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
         if is_rare.any():
-            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the worlds to learn from"
-            require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more worlds")
+            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
+            require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more trials")
             own = np.flatnonzero(is_rare)
             model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
             asked = _label_first(values, attacked, own, classes)
@@ -110,31 +110,31 @@ def shadow_scores(
 
 
 def _label_first(
-    values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
+    values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
     """Return confidences as `_confidences` does, where the label's has changed places with that of the first class."""
-    rows = _confidences(values, worlds, targets)
-    every, label = np.arange(len(rows)), np.tile(classes[targets], len(worlds))
+    rows = _confidences(values, trials, targets)
+    every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
     return rows
 
 
-def _confidences(values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
-    """Return the confidences of some worlds' models in some targets, one row each, in double precision."""
-    taken = values[np.ix_(worlds, targets)].reshape(-1, values.shape[2])
+def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
+    """Return the confidences of some trials' models in some targets, one row each, in double precision."""
+    taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
 
 
 def _parts(
     membership: Membership, rule: ShadowRule, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of worlds to learn from and worlds to attack, without a world in common."""
+    """Return pairs of trials to learn from and trials to attack, without a trial in common."""
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
-    accepted = f"accepted are {rule.folds} worlds or more, one for each fold"
-    require(membership.worlds >= rule.folds, f"there are {membership.worlds} worlds: {accepted}")
-    fold = np.arange(membership.worlds) % rule.folds
+    accepted = f"accepted are {rule.folds} trials or more, one for each fold"
+    require(membership.trials >= rule.folds, f"there are {membership.trials} trials: {accepted}")
+    fold = np.arange(membership.trials) % rule.folds
     return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
 
 
@@ -163,12 +163,12 @@ def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
     return model
 
 
-def _log_odds(model: Any, asked: Floats, worlds: int) -> Floats:
-    """Return the log-odds of membership that a trained classifier gives, shape (worlds, targets)."""
+def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
+    """Return the log-odds of membership that a trained classifier gives, shape (trials, targets)."""
     if len(asked) == 0:
         return np.zeros((0, 1))
     inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
-    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(worlds, -1)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(trials, -1)
 
 
 def _fewer_kind(is_in: Flags) -> int:
@@ -181,7 +181,7 @@ def _checked(
 ) -> tuple[NDArray[np.floating], Integers]:
     """Return the values and the labels, or refuse them."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
-    shape = (membership.worlds, membership.targets)
+    shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2
     require(fits, f"log-probabilities have shape {values.shape}: accepted is {shape} and 2 or more classes")
     require(bool(np.isfinite(values).all()), "log-probabilities contain NaN or infinity: accepted are finite numbers")

@@ -1,12 +1,12 @@
-"""Sums over shadow worlds: what a world's attacker may use of all other worlds, without a loop over worlds.
+"""Sums over shadow trials: what a trial's attacker may use of all other trials, without a loop over trials.
 
-An attacker of world w knows of the other worlds which targets they used and what their models say. For each target that
-gives two groups of values, of the worlds that used it and of those that did not. All sums are formed once over all
-worlds; the attacked world's own value is then taken out of the group it belongs to, which costs O(1) a value.
+An attacker of trial w knows of the other trials which targets they used and what their models say. For each target that
+gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
+trials; the attacked trial's own value is then taken out of the group it belongs to, which costs O(1) a value.
 
-**Which bounds may follow.** The scores of one world rest on its own model and on other worlds, whose coins tell nothing
-of its own: any bound that looks at one world holds. Scores of several worlds together do not have this property, for
-each has seen the others' coins. Where worlds are pooled into one bound, name shadow worlds that are attacked by nobody
+**Which bounds may follow.** The scores of one trial rest on its own model and on other trials, whose coins tell nothing
+of its own: any bound that looks at one trial holds. Scores of several trials together do not have this property, for
+each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are attacked by nobody
 (`shadows`), and use the scores of the others.
 
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
@@ -21,52 +21,52 @@ from fl_audit.errors import require
 from fl_audit.federation.membership import Membership
 
 FEWEST = 2
-"""Worlds at least in which each target is in, and in which it is out: no world is a shadow of its own."""
+"""Trials at least in which each target is in, and in which it is out: no trial is a shadow of its own."""
 LEAST_SHARE_OF_SPREAD = 1e-12
-"""Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
+"""Least sum of squares, as a share of that over all trials: what rounding leaves of a group of equal values."""
 
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """The shadow worlds on one side (in or out) of every target, as the attacker of each world sees them."""
+    """The shadow trials on one side (in or out) of every target, as the attacker of each trial sees them."""
 
-    count: Integers  # number of shadow worlds, shape (worlds, targets)
-    mean: Floats  # mean value over them, shape (worlds, targets, queries); 0 where there are none
+    count: Integers  # number of shadow trials, shape (trials, targets)
+    mean: Floats  # mean value over them, shape (trials, targets, queries); 0 where there are none
     squares: Floats  # sum of squared distances from that mean, same shape, at least 0
 
     @property
     def variance(self) -> Floats:
-        """Variance about the mean, the sum of squares divided by the count, shape (worlds, targets, queries)."""
+        """Variance about the mean, the sum of squares divided by the count, shape (trials, targets, queries)."""
         return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
 
 
 def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
-    """Return which worlds may serve as shadows, bool (worlds,): all, unless some are named."""
+    """Return which trials may serve as shadows, bool (trials,): all, unless some are named."""
     if shadows is None:
-        return np.ones(membership.worlds, dtype=np.bool_)
+        return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)
-    fits = flags.shape == (membership.worlds,) and flags.dtype == np.bool_
-    require(fits, f"shadows are {flags.dtype} of shape {flags.shape}: accepted is bool ({membership.worlds},)")
+    fits = flags.shape == (membership.trials,) and flags.dtype == np.bool_
+    require(fits, f"shadows are {flags.dtype} of shape {flags.shape}: accepted is bool ({membership.trials},)")
     return flags
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
+    """Return what each trial's attacker knows of the shadow trials on one side, the attacked trial left out.
 
-    Groups with too few shadow worlds are refused, naming the side, `in` or `out`, and the target that has fewest.
+    Groups with too few shadow trials are refused, naming the side, `in` or `out`, and the target that has fewest.
 
-    Values are (worlds, targets, queries); the side says which world is on it for which target, (worlds, targets), and
-    the shadows which worlds may serve, (worlds,). Values are counted from the median over worlds, so that equal ones
-    give exact zeros and little is lost when the sums S of values and Q of squares lose the attacked world's: of n - 1
+    Values are (trials, targets, queries); the side says which trial is on it for which target, (trials, targets), and
+    the shadows which trials may serve, (trials,). Values are counted from the median over trials, so that equal ones
+    give exact zeros and little is lost when the sums S of values and Q of squares lose the attacked trial's: of n - 1
     left values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a
     coin by the way its sums were rounded.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
     if at_least:
-        world, target = np.unravel_index(int(np.argmin(count)), count.shape)
-        told = f"world {world} has {count[world, target]} shadow worlds with target {target} {name}"
-        require(count[world, target] >= at_least, f"{told}: accepted are {at_least} or more; play more worlds")
+        trial, target = np.unravel_index(int(np.argmin(count)), count.shape)
+        told = f"trial {trial} has {count[trial, target]} shadow trials with target {target} {name}"
+        require(count[trial, target] >= at_least, f"{told}: accepted are {at_least} or more; play more trials")
     weight, known = member[..., np.newaxis].astype(np.float64), count[..., np.newaxis] > 0
     middle = np.median(values, axis=0)
     away = values - middle
@@ -82,26 +82,26 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: Membership) -> None:
-    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` worlds, before an attack fails for it."""
+    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before an attack fails for it."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
-    found = f"target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds"
-    accepted = f"accepted are {FEWEST} or more, by another seed or more worlds"
+    found = f"target {target} is {is_what} in {fewest[target]} of {membership.trials} trials"
+    accepted = f"accepted are {FEWEST} or more, by another seed or more trials"
     require(fewest[target] >= FEWEST, f"by the coins of this seed {found}: {accepted}")
 
 
 def fewest_on_a_side(membership: Membership) -> Integers:
-    """Return in how many worlds each target is in, or out if these are fewer, shape (targets,)."""
+    """Return in how many trials each target is in, or out if these are fewer, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
-    return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
+    return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
 def _as_queries(values: Floats, membership: Membership, what: str) -> Floats:
-    """Return finite values (worlds, targets) with an axis of queries, which they may have already, or refuse them."""
+    """Return finite values (trials, targets) with an axis of queries, which they may have already, or refuse them."""
     array = np.asarray(values, dtype=np.float64)
-    shape = (membership.worlds, membership.targets)
+    shape = (membership.trials, membership.targets)
     fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0
-    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, worlds and targets, or that and queries")
+    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, trials and targets, or that and queries")
     require(bool(np.isfinite(array).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     return array if array.ndim == 3 else array[..., np.newaxis]

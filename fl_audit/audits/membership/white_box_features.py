@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.errors import require
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked_model import StackedModel
 
 _PROBES = 2
 _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
@@ -28,18 +28,18 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 
 @dataclass(frozen=True)
 class WhiteBoxFeatures:
-    """What the attacker sees of each target in each world, under one released model or several."""
+    """What the attacker sees of each target in each trial, under one released model or several."""
 
-    signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (worlds, targets, releases, outs)
-    inputs: Floats32  # inputs of that layer, the last hidden activations, shape (worlds, targets, releases, ins)
-    log_probabilities: Floats32  # logarithms of the model's confidences, shape (worlds, targets, releases, classes)
-    losses: Floats32  # cross-entropy, shape (worlds, targets, releases)
+    signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (trials, targets, releases, outs)
+    inputs: Floats32  # inputs of that layer, the last hidden activations, shape (trials, targets, releases, ins)
+    log_probabilities: Floats32  # logarithms of the model's confidences, shape (trials, targets, releases, classes)
+    losses: Floats32  # cross-entropy, shape (trials, targets, releases)
     labels: Integers  # class of each target, int64 (targets,)
     has_bias: bool = True  # whether the layer has a bias, whose gradient is `signals`
 
     def __post_init__(self) -> None:
         shape = self.losses.shape
-        require(len(shape) == 3, f"losses have shape {shape}: accepted is (worlds, targets, releases)")
+        require(len(shape) == 3, f"losses have shape {shape}: accepted is (trials, targets, releases)")
         for name in ("signals", "inputs", "log_probabilities"):
             found = getattr(self, name).shape
             fits = found[:-1] == shape and len(found) == 4
@@ -54,8 +54,8 @@ class WhiteBoxFeatures:
             require(is_finite, f"{name} contain NaN or infinity: accepted are finite numbers; did training diverge?")
 
     @property
-    def worlds(self) -> int:
-        """Number of worlds."""
+    def trials(self) -> int:
+        """Number of trials."""
         return int(self.losses.shape[0])
 
     @property
@@ -68,9 +68,9 @@ class WhiteBoxFeatures:
         """Number of released models that were looked at."""
         return int(self.losses.shape[2])
 
-    def of_worlds(self, worlds: slice) -> "WhiteBoxFeatures":
-        """Return the features of some worlds, as views."""
-        return replace(self, **{name: getattr(self, name)[worlds] for name in _ARRAYS})
+    def of_trials(self, trials: slice) -> "WhiteBoxFeatures":
+        """Return the features of some trials, as views."""
+        return replace(self, **{name: getattr(self, name)[trials] for name in _ARRAYS})
 
     def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
         """Return the features of some targets, in the order in which they are named."""
@@ -83,12 +83,12 @@ class WhiteBoxFeatures:
 
     @staticmethod
     def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several releases of the same worlds and targets, in the order in which they are given."""
+        """Return one value of several releases of the same trials and targets, in the order in which they are given."""
         return _joined(parts, axis=2)
 
     @staticmethod
-    def over_worlds(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several batches of worlds with the same targets and releases."""
+    def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
+        """Return one value of several batches of trials with the same targets and releases."""
         return _joined(parts, axis=0)
 
 
@@ -113,7 +113,7 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
     that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
 
-    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`. Raises `InputError` if the
+    Memory: a trial at a time, in portions of as many examples as `model.examples_per_pass`. Raises `InputError` if the
     module has no such layer, the layer's gradient is not what autograd says of the first examples (its weight is
     shared, or its forward was replaced), or a result is not finite.
 
@@ -123,21 +123,21 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
         Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
         several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
     models, features, labels
-        Float32 (worlds, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
+        Float32 (trials, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[0], features[:1])
     _require_rank_one(model, layer, models[0], features[:_PROBES], labels[:_PROBES])
-    worlds = [_of_world(model, layer, one, features, labels) for one in models]
+    trials = [_of_trial(model, layer, one, features, labels) for one in models]
     signals, inputs, log_probabilities, losses = (
-        torch.stack(found).unsqueeze(2).cpu().numpy() for found in zip(*worlds, strict=True)
+        torch.stack(found).unsqueeze(2).cpu().numpy() for found in zip(*trials, strict=True)
     )
     has_bias = _linear(model, layer).bias is not None
     classes = labels.cpu().numpy().astype(np.int64)
     return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, classes, has_bias)
 
 
-def _of_world(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
+def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
     """Return signals, inputs, log-probabilities and losses of all targets under one model, each (n, ...)."""
     width, parameters = model.examples_per_pass, model.layout.of_one(one)
     portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)

@@ -2,7 +2,7 @@
 
 The first screen: the verdict in words, three numbers, a gauge, what to do next, what to beware of.
 
-The gauge shows what was promised, what was shown, and which breach would have been found. It is made of boxes and not
+The gauge shows what was claimed, what was shown, and which breach would have been found. It is made of boxes and not
 of a drawing, so that its words keep their size on a phone. Its axis ends beyond everything that was measured, and what
 could not have been found is marked as such.
 """
@@ -15,29 +15,31 @@ from typing import assert_never
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.audits.common.findings_released_model import ModelNumbers
-from fl_audit.audits.common.look_at import look_at
-from fl_audit.audits.common.sections_law import provenance_line
+from fl_audit.audits.common.findings_released_model import ModelFinding
+from fl_audit.audits.common.report_cautions import look_at
+from fl_audit.audits.common.sections_mechanism import provenance_line
 from fl_audit.audits.common.sections_released_model import beside_text
-from fl_audit.audits.identifiability.findings_insider import InsiderNumbers
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.markup import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
-from fl_audit.report.law_words import multiplied_text, not_private_label
-from fl_audit.report.wording import finding_text, is_certainty, number_text, one_in, percent, plural
+from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent, plural
+from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.family import FAMILY_LEVEL, OF_NOISE, TestName
-from fl_audit.verdict.findings_verdict import NoiseNumbers, VerdictNumbers
+from fl_audit.verdict.findings_verdict import NoiseFinding, VerdictFinding
+from fl_audit.verdict.messages_of_tests import ToldTest, broken_tests, p_as_chance
 from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
-from fl_audit.verdict.sections_verdict import banner, verdict_of, worlds_needed_text
+from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
-from fl_audit.verdict.words_of_tests import ToldTest, broken_tests, p_as_chance
 
 LARGE_DELTA = 0.5
-"""From this delta times the number of units on, a mechanism that publishes whole units is said to keep the promise."""
+"""From this delta times the number of units on, a mechanism that publishes whole units is said to keep the
+guarantee.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,63 +53,66 @@ class Fact:
 
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
-    """Return the three numbers of the first screen: those of what broke come first where the promise was broken."""
+    """Return the three numbers of the first screen: those of what broke come first where the guarantee was broken."""
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
-    return _promised(contents), _insider(contents), _model(contents)
+    return _claimed(contents), _insider(contents), _model(contents)
 
 
 def _broken(row: ToldTest) -> Fact:
     if row.test.name in OF_NOISE:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(row.test.statistic), f"of what was promised{where}", " ")
+        return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
-        return Fact("Epsilon, by scores alone", shown, f"promised: {row.words.promised}")
-    return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
+        return Fact("Epsilon, by scores alone", shown, f"claimed: {row.words.claimed}")
+    return Fact("If the guarantee were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
 
 
 def _shown(contents: RunContents) -> Fact:
-    promise, at_least = contents.promise, verdict_of(contents).judged.epsilon_lower_bound
+    guarantee, at_least = contents.guarantee, verdict_of(contents).judged.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
-    another = "; the breach is of another kind" if at_least <= promise.epsilon else ""
-    return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised{another}")
+    another = "; the breach is of another kind" if at_least <= guarantee.epsilon else ""
+    return Fact("Epsilon shown", value, f"{number_text(guarantee.epsilon, 3)} was claimed{another}")
 
 
-def _promised(contents: RunContents) -> Fact:
-    promise = contents.facts.guarantee
-    if promise is None and contents.facts.game.randomiser is not None:
-        return Fact("Promised of the training", "nothing", "no clipping, no noise; records were randomised before it")
-    if promise is None:
-        return Fact("Promised", "nothing", "no clipping, no noise")
-    epsilon, note = number_text(promise.epsilon, 3), f"at delta {number_text(promise.delta, 3)} ({promise.accountant})"
-    if promise.noise_multiplier is not None:
-        multiplied = multiplied_text(contents.facts.game.law)
-        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}, over {multiplied}"
-    if is_certainty(promise.belief_bound):
-        return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that somebody may become sure")
-    bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"
-    if promise.prior == 0.5:
-        return Fact("Promised: nobody is surer than", bound, note)
+def _claimed(contents: RunContents) -> Fact:
+    guarantee = contents.facts.guarantee
+    if guarantee is None and contents.facts.federation.local_randomizer is not None:
+        return Fact("Claimed of the training", "nothing", "no clipping, no noise; records were randomised before it")
+    if guarantee is None:
+        return Fact("Claimed", "nothing", "no clipping, no noise")
+    epsilon, note = (
+        number_text(guarantee.epsilon, 3),
+        f"at delta {number_text(guarantee.delta, 3)} ({guarantee.accountant})",
+    )
+    if guarantee.noise_multiplier is not None:
+        multiplied = multiplied_text(contents.facts.federation.mechanism)
+        note += f"; noise multiplier {number_text(guarantee.noise_multiplier, 3)}, over {multiplied}"
+    if is_certainty(guarantee.belief_bound):
+        return Fact("Claimed: epsilon at most", epsilon, f"{note}; so weak that somebody may become sure")
+    bound, note = percent(guarantee.belief_bound), f"epsilon {epsilon} {note}"
+    if guarantee.prior == 0.5:
+        return Fact("Claimed: nobody is surer than", bound, note)
     other = percent(contents.facts.belief_bounds[0])
-    beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
-    return Fact(f"Promised: nobody is surer that {contents.words.that_short} than", bound, beside)
+    beside = f"from {percent(guarantee.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
+    return Fact(f"Claimed: nobody is surer that {contents.words.that_short} than", bound, beside)
 
 
 def _insider(contents: RunContents) -> Fact:
-    numbers, promise, found = contents.find(InsiderNumbers), contents.facts.guarantee, verdict_of(contents).judgement
-    if numbers is not None and promise is not None:
-        worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
-        most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
+    numbers, guarantee, found = contents.find(InsiderFinding), contents.facts.guarantee, verdict_of(contents).judgement
+    if numbers is not None and guarantee is not None:
+        trials, wins = numbers.estimate.trials, numbers.estimate.wins
+        most = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
         rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
-        note = f"if the promise is kept, it is right in more than {most:,} {rarely}"
+        note = f"if the guarantee is kept, it is right in more than {most:,} {rarely}"
         if found is not None and found.broken and wins <= most:
-            note = "this count alone would not have shown what broke the promise"
-        elif most >= worlds:
-            note = "so few trials can break no promise this way"
+            note = "this count alone would not have shown what broke the guarantee"
+        elif most >= trials:
+            note = "so few trials can break no guarantee this way"
         note += advantage_row(numbers.estimate, contents).aside
-        return Fact("The insider was right in", f"{wins:,} of {worlds:,}", note)
+        return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
     shown, verdict = f"≥ {number_text(found.epsilon_lower_bound, 3)}", verdict_of(contents)
@@ -116,7 +121,7 @@ def _insider(contents: RunContents) -> Fact:
 
 
 def _model(contents: RunContents) -> Fact:
-    numbers = contents.find(ModelNumbers)
+    numbers = contents.find(ModelFinding)
     assert numbers is not None, "every run has models"
     return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
 
@@ -129,22 +134,22 @@ def next_step(contents: RunContents) -> str:
             cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
-            rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their promise"
+            rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
         case Verdict.INCONCLUSIVE:
-            needed = numbers.judged.worlds_needed
-            setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."
-            return f"Do not lean on this run. {worlds_needed_text(numbers)}{setting}"
+            needed = numbers.judged.trials_needed
+            setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
+            return f"Do not lean on this run. {trials_needed_text(numbers)}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
-        case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
+        case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
             return (
-                "See below whether what randomising promises each record is enough: the training adds nothing to it. "
+                "See below whether what randomising guarantees each record is enough: the training adds nothing to it. "
                 "To have it protect too, set belief = 0.9 in [privacy]."
             )
-        case Verdict.NO_PROMISE:
+        case Verdict.NO_GUARANTEE:
             return (
-                "Hand out none of these models as protected. To promise something, set belief = 0.9 in [privacy]; "
+                "Hand out none of these models as protected. To guarantee something, set belief = 0.9 in [privacy]; "
                 "fl-audit calibrate tells how much noise that takes."
             )
         case Verdict.CONSISTENT:
@@ -154,34 +159,34 @@ def next_step(contents: RunContents) -> str:
 
 
 def _after_consistent(contents: RunContents) -> str:
-    numbers, spare = verdict_of(contents), contents.find(NoiseNumbers)
+    numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
     if numbers.judges_canaries:
-        return worlds_needed_text(numbers)
+        return trials_needed_text(numbers)
     if numbers.names_candidates:
-        return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
-    device = "" if contents.facts.game.law.is_private_release else "Hand out none of these test pieces. "
+        return "Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed."
+    device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
     has_spare = spare is not None and spare.estimate.excess is not None
-    excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
-    at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
+    excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
+    at = "seed in [data]" if contents.facts.federation.plays_membership else "neighbour in [audit]"
     others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
-    return f"{device}{excess}{others}; play more worlds to find smaller breaches."
+    return f"{device}{excess}{others}; play more trials to find smaller breaches."
 
 
 def warnings_of(contents: RunContents) -> list[str]:
     """Return what to beware of, a line each: no private release, a delta that allows to publish, odd data."""
-    facts, promise = contents.facts, contents.facts.guarantee
-    lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
-    if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
-        large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
-        some = f"{number_text(promise.delta * facts.units, 2)} of them on average"
+    facts, guarantee = contents.facts, contents.facts.guarantee
+    lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
+    if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
+        large = f"Delta {number_text(guarantee.delta, 3)} is large for {facts.units:,} {contents.words.many}"
+        some = f"{number_text(guarantee.delta * facts.units, 2)} of them on average"
         lines.append(
-            f"{large}: to publish each with a chance of {one_in(promise.delta)}, {some}, would keep the promise"
+            f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
         )
     return [*lines, *look_at(contents)]
 
 
-_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the promised epsilon
-_LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it promises
+_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the claimed epsilon
+_LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it guarantees
 
 
 def first_screen(contents: RunContents) -> str:
@@ -190,7 +195,7 @@ def first_screen(contents: RunContents) -> str:
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
-    origin = escape(provenance_line(contents.run.provenance, contents.facts.game.records))
+    origin = escape(provenance_line(contents.run.provenance, contents.facts.federation.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
         f'{next_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
@@ -210,46 +215,46 @@ class _Row:
 
     name: str
     words: str
-    # Parts of the axis: what each stands for, and both its ends in multiples of the promise.
+    # Parts of the axis: what each stands for, and both its ends in multiples of the guarantee.
     bars: tuple[tuple[str, float, float], ...] = ()
 
 
 def gauge_html(contents: RunContents) -> str:
-    """Return the gauge of a run; where nothing was promised it says so in its words and has no bars."""
-    numbers, promise = verdict_of(contents), contents.facts.guarantee
+    """Return the gauge of a run; where nothing was claimed it says so in its words and has no bars."""
+    numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
-    if promise is None:
-        rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
-        of_training = "" if contents.facts.game.randomiser is None else " of the training"
-        return _figure(f"Promised, shown, findable: nothing was promised{of_training}", rows)
-    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
-    title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
+    if guarantee is None:
+        rows = (_Row("Claimed", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no guarantee to break"))
+        of_training = "" if contents.facts.federation.local_randomizer is None else " of the training"
+        return _figure(f"Claimed, shown, findable: nothing was claimed{of_training}", rows)
+    claimed = _Row("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
+    title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"
     if found is None:
-        rows = (promised, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
+        rows = (claimed, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
         return _figure(title, rows, _ENDS[0])
     bound = found.epsilon_lower_bound
-    shown, limit = _share(bound, promise), _share(found.limit_of_detection, promise)
+    shown, limit = _share(bound, guarantee), _share(found.limit_of_detection, guarantee)
     reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
-    kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > promise.epsilon else "shown"
+    kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
     # Where the accountant is so loose that it is marked what the claimed noise gives away, a breach begins there.
-    kept = kept_epsilon(promise)
-    mark = None if numbers.judges_scores or _share(kept, promise) > _LOOSE else _share(kept, promise)
+    kept = kept_epsilon(guarantee)
+    mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
     begin = 1.0 if mark is None else mark
     findable = _Row("Findable", "nothing could have been found", (("blind", begin, end),))
     if math.isfinite(limit) and limit > 0:
         hidden = f"{number_text(found.limit_of_detection, 3)} or more; a smaller breach may hide"
         findable = _Row("Findable", hidden, (("blind", begin, limit), ("findable", limit, end)))
-    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, promise)}".strip()
-    return _figure(title, (promised, _Row("Shown", words, ((kind, 0.0, shown),)), findable), end, mark, note)
+    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, guarantee)}".strip()
+    return _figure(title, (claimed, _Row("Shown", words, ((kind, 0.0, shown),)), findable), end, mark, note)
 
 
-def _share(epsilon: float, promise: Guarantee) -> float:
-    """Return an epsilon in multiples of the promise, at least 0."""
-    if promise.epsilon <= 0:
+def _share(epsilon: float, guarantee: Guarantee) -> float:
+    """Return an epsilon in multiples of the guarantee, at least 0."""
+    if guarantee.epsilon <= 0:
         return 0.0 if epsilon <= 0 else math.inf
-    return max(0.0, epsilon / promise.epsilon)
+    return max(0.0, epsilon / guarantee.epsilon)
 
 
 def _figure(
@@ -282,33 +287,33 @@ def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
 
 def _axis(end: float) -> str:
     half = ((BREACH, f"{BREACH:g} times"),) if end == _ENDS[0] else ()
-    zero = ((0.0, "0"),) if end <= _ENDS[1] else ()  # beyond, "promised" stands too close to it
-    marks = (*zero, (1.0, "promised"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
+    zero = ((0.0, "0"),) if end <= _ENDS[1] else ()  # beyond, "claimed" stands too close to it
+    marks = (*zero, (1.0, "claimed"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
     ticks = "".join(f'<span style="left:{100 * at / end:.2f}%">{text}</span>' for at, text in marks)
     return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
 
 
-def _of_verdict(numbers: VerdictNumbers) -> str:
+def _of_verdict(numbers: VerdictFinding) -> str:
     """Say why the verdict is another than the bar of what was shown suggests."""
     found = numbers.judged
-    shows_breach = found.epsilon_lower_bound > numbers.promised
+    shows_breach = found.epsilon_lower_bound > numbers.claimed
     is_broken = numbers.verdict is Verdict.VIOLATED
     if is_broken and not shows_breach:
-        return "This scale shows one kind of breach only; what broke the promise is named above."
+        return "This scale shows one kind of breach only; what broke the guarantee is named above."
     if shows_breach and not is_broken:
         chance = one_in(1 - found.confidence).removeprefix("about ")
         return (
-            f"What is shown at {percent(found.confidence)} passes the promise, as it does for at most {chance} "
-            f"promises that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
+            f"What is shown at {percent(found.confidence)} passes the guarantee, as it does for at most {chance} "
+            f"guarantees that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
         )
     return ""
 
 
-def _of_accountant(kept: float, promise: Guarantee) -> str:
-    """Say where a breach begins, where the accountant promises more epsilon than the claimed noise gives away."""
-    how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
+def _of_accountant(kept: float, guarantee: Guarantee) -> str:
+    """Say where a breach begins, where the accountant guarantees more epsilon than the claimed noise gives away."""
+    how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
-    return f"{begins}; {promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
+    return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."
 
 
 _WIDEST_NAME = 30
@@ -316,9 +321,10 @@ _WIDEST_NAME = 30
 
 def summary_table(contents: RunContents) -> Table:
     """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
-    game, words, warnings = contents.facts.game, banner(contents), warnings_of(contents)
+    federation, words, warnings = contents.facts.federation, banner(contents), warnings_of(contents)
     title = Text(
-        f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {plural(game.rounds, 'round')}"
+        f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "
+        f"{plural(federation.rounds, 'round')}"
     )
     table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
     table.add_column("what", style="bold", max_width=_WIDEST_NAME)

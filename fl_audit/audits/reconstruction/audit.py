@@ -16,9 +16,9 @@ class ReconstructionAudit:
         """Return what first guesses that were right say, and the noise along the true candidate."""
         if (ranks := candidate_ranks(run)) is None:
             return None
-        chance, hits = float(run.facts.game.prior_of_candidates.max()), int((ranks == 1).sum())
+        chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
         noise = noise_along(run, candidates_of(run)[1])
-        return judge_hits(hits, len(ranks), chance, run.facts.promise, run.facts.confidence, noise)
+        return judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
 
     def covers(self, facts: RunFacts) -> str:
         """Say of which candidates and seed a verdict is."""
@@ -33,23 +33,23 @@ class ReconstructionAudit:
 
 
 def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the place of the truth among the candidates, (worlds,); None outside this audit, or without insider."""
+    """Return the place of the truth among the candidates, (trials,); None outside this audit, or without insider."""
     return run.once(_ranks)
 
 
 def _ranks(run: FinishedRun) -> Integers | None:
     table = run.tables.targets
-    if table is None or "log_odds" not in table or not run.facts.game.exactly_one:
+    if table is None or "log_odds" not in table or not run.facts.federation.exactly_one:
         return None
     log_odds, truth = candidates_of(run)
     with np.errstate(divide="ignore"):
-        prior = np.log(run.facts.game.prior_of_candidates)
+        prior = np.log(run.facts.federation.prior_of_candidates)
     return ranks_of_truth(log_odds + prior, truth)
 
 
 def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return the log-odds of each candidate against nobody, (worlds, candidates), and the true one."""
-    table, shape = run.tables.targets, (run.worlds, -1)
+    """Return the log-odds of each candidate against nobody, (trials, candidates), and the true one."""
+    table, shape = run.tables.targets, (run.trials, -1)
     assert table is not None, "the audit of reconstruction has candidates"
     truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
     return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)

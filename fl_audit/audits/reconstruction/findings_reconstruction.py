@@ -1,4 +1,4 @@
-"""The game of reconstruction: how often the right one of the candidates is named, beside what the promise allows."""
+"""The reconstruction audit: how often the right one of the candidates is named, beside what the guarantee allows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,25 +20,25 @@ class Success:
     """How often the truth is among the first guesses."""
 
     guesses: int  # how many guesses the attacker has
-    share: float  # share of the worlds in which one of them is right, from 0 to 1
+    share: float  # share of the trials in which one of them is right, from 0 to 1
     low: float  # lower end of its Clopper-Pearson interval
     high: float  # upper end
     chance: float  # that share where nothing is released
-    bound: float  # the largest share that the promise allows
+    bound: float  # the largest share that the guarantee allows
 
 
 @dataclass(frozen=True)
-class ReconstructionNumbers:
+class ReconstructionFinding:
     """What an attacker named who knew everything but which of the candidates was in."""
 
     candidates: int  # how many records, clients, or values of a column there were
-    # Share of the worlds that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
+    # Share of the trials that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
     # k largest probabilities.
     chances: Floats
-    ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (worlds,)
+    ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (trials,)
     successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
     confidence: float  # of each interval
-    longest: float  # largest mu of a candidate over all rounds of a world: its contribution's length over the noise
+    longest: float  # largest mu of a candidate over all rounds of a trial: its contribution's length over the noise
     median: float  # the median mu
 
     @property
@@ -54,25 +54,25 @@ class ReconstructionNumbers:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `reconstruction`."""
         return {"reconstruction": {
-            "candidates": self.candidates, "worlds": len(self.ranks), "confidence": self.confidence,
+            "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
             "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
             "median_mu": self.median,
         }}  # fmt: skip
 
 
-def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionNumbers | None:
-    """Return how often the right candidate was named; None outside the game of reconstruction, or without insider."""
-    ranks, table, promise = candidate_ranks(run), run.tables.targets, run.facts.guarantee
-    if ranks is None or table is None or promise is None:
+def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
+    """Return how often the right candidate was named; None outside the reconstruction audit, or without insider."""
+    ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
+    if ranks is None or table is None or guarantee is None:
         return None
-    candidates, mu = run.facts.game.targets, table["mu"].to_numpy(dtype=np.float64)
-    chances = np.minimum(np.cumsum(np.sort(run.facts.game.prior_of_candidates)[::-1]), 1.0)
+    candidates, mu = run.facts.federation.targets, table["mu"].to_numpy(dtype=np.float64)
+    chances = np.minimum(np.cumsum(np.sort(run.facts.federation.prior_of_candidates)[::-1]), 1.0)
     confidence, found = run.facts.confidence, []
     for guesses in sorted({min(one, candidates - 1) for one in _GUESSES}):
         chance = float(chances[guesses - 1])
-        hits, bound = int(np.sum(ranks <= guesses)), promise.reconstruction_bound(chance)
-        assert bound is not None, "the game of reconstruction has global noise"
+        hits, bound = int(np.sum(ranks <= guesses)), guarantee.reconstruction_bound(chance)
+        assert bound is not None, "the reconstruction audit has global noise"
         low, high = clopper_pearson(hits, len(ranks), confidence)
         found.append(Success(guesses, hits / len(ranks), low, high, chance, bound))
     mus = float(mu.max()), float(np.median(mu))
-    return ReconstructionNumbers(candidates, chances, ranks, tuple(found), confidence, *mus)
+    return ReconstructionFinding(candidates, chances, ranks, tuple(found), confidence, *mus)

@@ -12,8 +12,8 @@ from scipy.special import bdtrc, bdtri, ndtr, ndtri
 from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats, Floats32, Integers, finite
-from fl_audit.audits.reconstruction.attack import USUAL, Descent, OtherPictures, drawn_pictures
-from fl_audit.audits.reconstruction.shared import SharedUpdate
+from fl_audit.audits.reconstruction.image_attacks import USUAL, Descent, OtherPictures, drawn_pictures
+from fl_audit.audits.reconstruction.shared_update import SharedUpdate
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 from fl_audit.privacy.guarantee import Guarantee
@@ -31,8 +31,8 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     Parameters
     ----------
     log_likelihood, truth
-        Log-likelihood of everything that was seen, for each candidate, up to a constant in each world, (worlds,
-        candidates); and the number of the true candidate, from 0, (worlds,).
+        Log-likelihood of everything that was seen, for each candidate, up to a constant in each trial, (trials,
+        candidates); and the number of the true candidate, from 0, (trials,).
 
     Raises
     ------
@@ -46,7 +46,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     """
     shape = log_likelihood.shape
     accepted = log_likelihood.ndim == 2 and truth.shape == shape[:1] and not bool(np.isnan(log_likelihood).any())
-    require(accepted, f"log-likelihoods have shape {shape}: accepted is (worlds, candidates), and no NaN")
+    require(accepted, f"log-likelihoods have shape {shape}: accepted is (trials, candidates), and no NaN")
     of_truth = np.take_along_axis(log_likelihood, truth[:, None], axis=1)
     is_before = np.arange(shape[1]) < truth[:, None]
     ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
@@ -54,9 +54,9 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
 
 
 def judge_hits(
-    hits: int, worlds: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
+    hits: int, trials: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
 ) -> Judgement:
-    """Return whether first guesses that were right contradict the promise.
+    """Return whether first guesses that were right contradict the guarantee.
 
     It is violated where so many hits or more have a probability under the level by the reconstruction bound, and where
     there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise. The
@@ -65,24 +65,24 @@ def judge_hits(
 
     Parameters
     ----------
-    hits, worlds
-        Worlds in which the first guess was right, of how many, at least 1; they are independent.
+    hits, trials
+        Trials in which the first guess was right, of how many, at least 1; they are independent.
     chance, guarantee
         How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones; and the
-        promise, for all neighbours.
+        guarantee, for all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution of the candidate that was in, in every world; None where nobody can work it
+        The noise along the contribution of the candidate that was in, in every trial; None where nobody can work it
         out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
         not known: whether a breach would have been found is said by the noise.
     """
     bound = guarantee.reconstruction_bound(chance)
-    assert bound is not None, "the game of reconstruction has global noise"
-    p_value = float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0
-    limit, share = _share_found(worlds, bound), hits / worlds
-    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"worlds": worlds})
-    low, at_level = (epsilon_of_hits(hits, worlds, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
+    assert bound is not None, "the reconstruction audit has global noise"
+    p_value = float(bdtrc(hits - 1, trials, bound)) if hits > 0 else 1.0
+    limit, share = _share_found(trials, bound), hits / trials
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"trials": trials})
+    low, at_level = (epsilon_of_hits(hits, trials, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
     method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
     alone = judged_by_one(
         test, (low, at_level), Missing.CANDIDATES_ALONE, confidence=confidence, method=method, assumption=assumption
@@ -90,25 +90,25 @@ def judge_hits(
     return judged_with_noise(alone, noise, guarantee)
 
 
-def _share_found(worlds: int, bound: float) -> float:
+def _share_found(trials: int, bound: float) -> float:
     """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
-    level, counts = TestName.CANDIDATES.level, range(1, worlds + 1)
-    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, worlds, bound) < level))
-    return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER)) if fewest <= worlds else math.inf
+    level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
+    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
+    return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
 
 
-def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:
+def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
     """Return an epsilon that is passed at a confidence: who keeps it is hit at most e^epsilon chance + delta often.
 
     Parameters
     ----------
-    hits, worlds, chance
-        Worlds in which the first guess was right, of how many; and how often the best guess is right where nothing is
+    hits, trials, chance
+        Trials in which the first guess was right, of how many; and how often the best guess is right where nothing is
         released, 1 / m of m equally likely candidates; positive.
     delta, confidence
         Delta of (epsilon, delta)-DP, from 0 and below 1; and the confidence, above 0.5 and below 1.
     """
-    low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
+    low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))
 
 
@@ -118,7 +118,7 @@ WORST = 0.01
 
 
 @dataclass(frozen=True)
-class Likeness:
+class ReconstructionQuality:
     """How close each picture was drawn."""
 
     psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
@@ -135,7 +135,7 @@ class Likeness:
 class Level:
     """How much noise hides a contribution from whoever knows all others."""
 
-    epsilon: float  # of the promise; infinite without noise
+    epsilon: float  # of the guarantee; infinite without noise
     mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
     bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
 
@@ -158,12 +158,12 @@ class Drawing:
 
     level: Level  # the noise
     pictures: Floats32  # float32 (pictures, *shape)
-    likeness: Likeness  # how close they came
+    likeness: ReconstructionQuality  # how close they came
     guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ReconstructedImages:
     """What an attacker draws who knows all contributions but one."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
@@ -192,7 +192,7 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Victims:
+class ImageTargets:
     """Whose pictures are drawn, and among whose they are to be found."""
 
     pictures: Tensor  # the true ones, float32 (owners, each, *shape)
@@ -202,7 +202,7 @@ class Victims:
 
 def drawings(
     shared: SharedUpdate,
-    victims: Victims,
+    victims: ImageTargets,
     others: OtherPictures,
     levels: Sequence[Level],
     draws: Callable[[int], np.random.Generator],
@@ -212,7 +212,7 @@ def drawings(
     """Yield what an attacker draws who knows all contributions but one, at every level of noise.
 
     Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
-    a server may do to a picture within the promise.
+    a server may do to a picture within the guarantee.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
     return found
 
 
-def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
+def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
     """Return how close pictures were drawn.
 
     Parameters
@@ -285,4 +285,4 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
     flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
     apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
     named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
-    return Likeness(psnr, ssim, named, len(population) + 1)
+    return ReconstructionQuality(psnr, ssim, named, len(population) + 1)

@@ -1,4 +1,4 @@
-"""What could be reconstructed: which of many candidates was used, and pictures, beside what the promise allows."""
+"""What could be reconstructed: which of many candidates was used, and pictures, beside what the guarantee allows."""
 
 import math
 from collections.abc import Sequence
@@ -9,47 +9,47 @@ from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats32
 from fl_audit.audits.reconstruction.findings_reconstruction import (
-    ReconstructionNumbers,
+    ReconstructionFinding,
     Success,
     measure_reconstruction,
 )
-from fl_audit.audits.reconstruction.reconstruction import Drawing, Drawn
+from fl_audit.audits.reconstruction.reconstruction import Drawing, ReconstructedImages
 from fl_audit.mechanisms.contribution import LocalTraining
-from fl_audit.mechanisms.standpoint import Place
+from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.formatting import percent
 from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.wording import percent
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.levels import READING_LEVEL
 from fl_audit.verdict.family import TestName
 
 _HOW = (
-    "share of worlds; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
+    "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
     "1 - f(chance), f the trade-off curve against the release without the candidate (Hayes et al. 2023)"
 )
 
 
-def _row(one: Success, numbers: ReconstructionNumbers) -> Row:
+def _row(one: Success, numbers: ReconstructionFinding) -> Row:
     name = "Right one named in the first guess" if one.guesses == 1 else f"Right one in the first {one.guesses} guesses"
-    hits, worlds = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
+    hits, trials = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
     level = TestName.CANDIDATES.level if one.guesses == 1 else READING_LEVEL
     return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True, largest=1.0,
-               on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, worlds), level=level)  # fmt: skip
+               on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, trials), level=level)  # fmt: skip
 
 
-def _sentence(numbers: ReconstructionNumbers, contents: RunContents) -> str:
-    first, column = numbers.first, contents.facts.game.candidate_column
+def _sentence(numbers: ReconstructionFinding, contents: RunContents) -> str:
+    first, column = numbers.first, contents.facts.federation.candidate_column
     row = _row(first, numbers)
     one = contents.words.one if column is None else f"value of {column}"
     likely = "equally likely " if numbers.are_even else ""
     return (
         f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {one} "
         f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(numbers.confidence)} confidence), where "
-        f"guessing has {percent(first.chance)} and the promise allows {row.shown.claim}{row.aside}."
+        f"guessing has {percent(first.chance)} and the guarantee allows {row.shown.claim}{row.aside}."
     )
 
 
-def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
+def _rows(numbers: ReconstructionFinding, _: RunContents) -> list[Row]:
     return [
         *(_row(one, numbers) for one in numbers.successes),
         Row("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
@@ -57,7 +57,7 @@ def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
     ]
 
 
-def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
+def _tables(numbers: ReconstructionFinding, _: RunContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
     told = [(one, _row(one, numbers)) for one in numbers.successes]
     rows = tuple((one.guesses, row.text, percent(one.chance), row.shown.claim) for one, row in told)
@@ -65,29 +65,29 @@ def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
     return [Table(f"{title} confidence each", columns, rows)]
 
 
-def _draw(figure: Figure, numbers: ReconstructionNumbers, contents: RunContents) -> None:
+def _draw(figure: Figure, numbers: ReconstructionFinding, contents: RunContents) -> None:
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
     few = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [contents.promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
+    allowed = [contents.guarantee.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
     axes.step(guesses, found, where="post", color=INK, label="named in this run")
-    axes.plot(few, allowed, "--", color=INK, label="the promise allows")
+    axes.plot(few, allowed, "--", color=INK, label="the guarantee allows")
     axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
-    finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of worlds")
+    finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of trials")
 
 
-def _caption(numbers: ReconstructionNumbers, _: RunContents) -> str:
+def _caption(numbers: ReconstructionFinding, _: RunContents) -> str:
     return (
         f"How often the right one of {numbers.candidates:,} candidates was among the attacker's first guesses, beside "
-        "what the promise allows and what guessing has."
+        "what the guarantee allows and what guessing has."
     )
 
 
 RECONSTRUCTION = Section(
-    "reconstruction", "What could be reconstructed", ReconstructionNumbers, measure_reconstruction,
+    "reconstruction", "What could be reconstructed", ReconstructionFinding, measure_reconstruction,
     keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip
@@ -137,22 +137,26 @@ def _strip(pictures: Floats32) -> Floats32:
     return strip[0] if len(strip) == 1 else np.moveaxis(strip, 0, -1)
 
 
-def _inversion_sentence(numbers: Drawn, contents: RunContents) -> str:
+def _inversion_sentence(numbers: ReconstructedImages, contents: RunContents) -> str:
     own = numbers.drawings[numbers.own]
-    found, game = own.likeness, contents.facts.game
-    by_server = game.standpoint.place is Place.SERVER
+    found, federation = own.likeness, contents.facts.federation
+    by_server = federation.threat_model.adversary is Adversary.SERVER
     who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
-    known = "all records of other clients" if isinstance(game.law.contribution, LocalTraining) else "all other records"
-    promised = f"the promise lets nobody name more than {_allowed(own)}"
+    known = (
+        "all records of other clients"
+        if isinstance(federation.mechanism.contribution, LocalTraining)
+        else "all other records"
+    )
+    claimed = f"the guarantee lets nobody name more than {_allowed(own)}"
     return (
         f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
         f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
         f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
-        f"{'nothing is promised' if contents.facts.guarantee is None else promised}."
+        f"{'nothing is claimed' if contents.facts.guarantee is None else claimed}."
     )
 
 
-def _inversion_tables(numbers: Drawn, _: RunContents) -> list[Table]:
+def _inversion_tables(numbers: ReconstructedImages, _: RunContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
     rows = []
     for place, one in enumerate(numbers.drawings):
@@ -165,7 +169,7 @@ def _inversion_tables(numbers: Drawn, _: RunContents) -> list[Table]:
     return [Table(title, columns, tuple(rows))]
 
 
-def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
+def _inversion_caption(numbers: ReconstructedImages, _: RunContents) -> str:
     return (
         "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
         f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
@@ -173,7 +177,8 @@ def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
 
 
 INVERSION = Section(
-    "pictures", "What could be drawn", Drawn, lambda run, _: run.facts.find(Drawn), keys=("pictures",), on_page=True,
+    "pictures", "What could be drawn", ReconstructedImages, lambda run, _: run.facts.find(ReconstructedImages),
+        keys=("pictures",), on_page=True,
     sentence=_inversion_sentence, tables=_inversion_tables,
     picture=Picture("Records, and what could be drawn of them",
                     lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),

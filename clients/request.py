@@ -1,0 +1,215 @@
+"""What a client is asked in a message, which brings the public federation, and how it replies.
+
+Clients of a round that are called one after the other in one process, and of one trial, train together. An engine that
+has several messages at hand announces them in the thread that is going to answer them. What is announced changes no
+answer: a client contributes to the last bit what it contributes when it is called alone.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from numpy.typing import NDArray
+
+from fl_audit.array_packing import copy_to_tensor, pack, unpack
+from fl_audit.arrays import Flags, Floats
+from fl_audit.clients.data_owner import Task
+from fl_audit.federation.contributions import Contributed, OwnDraws, RoundContext, contributed_together, trains_together
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.randomised_records import told_by
+from fl_audit.protocol import Key, Record, models_key, unpack_participation
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message to a client, read as far as its answer needs it."""
+
+    message: Message
+    context: Context
+
+    @cached_property
+    def config(self) -> ConfigRecord:
+        # `content.config_records` makes a dictionary anew whenever it is asked, which adds up over a round's calls.
+        found = self.message.content[Record.CONFIG]
+        assert isinstance(found, ConfigRecord)
+        return found
+
+    @cached_property
+    def arrays(self) -> ArrayRecord:
+        found = self.message.content[Record.ARRAYS]
+        assert isinstance(found, ArrayRecord)
+        return found
+
+    @cached_property
+    def federation(self) -> LoadedFederation:
+        """The federation, with the threads that it may take."""
+        federation = load_federation(Federation.from_json(str(self.config[Key.FEDERATION])))
+        torch.set_num_threads(federation.public.threads)
+        return federation
+
+    @property
+    def client(self) -> int:
+        return int(self.context.node_config["partition-id"])
+
+    @property
+    def round(self) -> int:
+        return int(str(self.config[Key.ROUND]))
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """Numbers of the trials that it is about."""
+        trials = self.config[Key.TRIALS]
+        assert isinstance(trials, list)
+        return tuple(int(trial) for trial in trials)
+
+    @property
+    def draws(self) -> OwnDraws:
+        """The secret seed of what the client draws, and the trials."""
+        return OwnDraws(int(str(self.config[Key.NOISE_SEED])), self.trials)
+
+    @property
+    def own_membership(self) -> Membership | None:
+        """Which of the client's own targets are in, None where it has none."""
+        targets = len(self.federation.targets_of(self.client))
+        return self.membership(targets) if targets else None
+
+    def membership(self, targets: int) -> Membership:
+        """Return which of so many targets are in."""
+        return Membership.unpack(self._bytes(Key.MEMBERSHIP), targets)
+
+    def coins(self, canaries: int) -> Flags:
+        """Return which of so many canaries are in, (trials, canaries)."""
+        return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
+
+    def _bytes(self, key: Key) -> bytes:
+        found = self.config[key]
+        assert isinstance(found, bytes)
+        return found
+
+    def array(self, key: str) -> NDArray[Any]:
+        """Return one of its arrays, which nobody may write to."""
+        return unpack(self.arrays[key])
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """Return a copy of one of its arrays, on the device of the federation."""
+        return copy_to_tensor(self.array(key)).to(self.federation.public.device)
+
+    @property
+    def norms(self) -> torch.Tensor | None:
+        """The clipping norms of the round, where they are adaptive."""
+        return copy_to_tensor(self.array(Key.NORMS)) if Key.NORMS in self.arrays else None
+
+    @cached_property
+    def models(self) -> torch.Tensor:
+        """A round's models, which nobody changes; clients that are called in one process are sent the same bytes.
+
+        Only a single trial's model is kept from one call to the next: of many, the memory is worth more than the copy.
+        """
+        sent = self.arrays[models_key(0)].data
+        if _KEPT.models is not None and _KEPT.sent is sent:
+            return _KEPT.models
+        models = self.tensor(models_key(0))
+        _KEPT.sent, _KEPT.models = (sent, models) if len(models) == 1 else (None, None)
+        return models
+
+    @property
+    def task(self) -> Task:
+        """What the client is to do in a round of training."""
+        federation, models, norms = self.federation, self.models, self.norms
+        moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
+        told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
+        taking_part = None
+        if Key.PARTICIPATION in self.config:
+            units = len(federation.units_of(self.client))
+            taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), units)
+            taking_part = federation.by_record(self.client, taking_part)
+        return Task(models, moment, taking_part, told)
+
+    def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
+        """Return the reply.
+
+        Parameters
+        ----------
+        arrays, more
+            What it says, as arrays, of which those that are None are left out, and as settings.
+        """
+        packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
+        config = ConfigRecord({**self.about, **(more or {})})
+        return Message(RecordDict({Record.ARRAYS: packed, Record.CONFIG: config}), reply_to=self.message)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The round and the batch that it is about, as replies name them."""
+        return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
+
+    def losses(self) -> list[tuple[Floats, Flags]]:
+        """Return the client's losses (trials, n) on records that it holds in some trials, and in which (trials,).
+
+        x is held where it is in, its stand-in, if there is one, elsewhere.
+        """
+        federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
+        everywhere = np.ones(len(models), dtype=np.bool_)
+        parts = [(federation.losses(models, federation.honest_shard(self.client)), everywhere)]
+        if membership is not None and federation.public.plays_membership:
+            present = federation.present(self.client, membership)
+            losses, marks = (
+                federation.losses(models, federation.shard(self.client)),
+                np.flatnonzero(federation.differs(self.client)),
+            )
+            parts += [(losses[:, [place]], present[:, place]) for place in marks]
+        elif membership is not None:
+            parts.append((federation.losses(models, federation.differing), membership.bits))
+            parts.append((federation.losses(models, federation.replacement), ~membership.bits))
+        return parts
+
+
+class _Kept(threading.local):
+    """What is kept from one call to the next in this thread."""
+
+    def __init__(self) -> None:
+        self.models: torch.Tensor | None = None  # of the last message
+        self.sent: bytes | None = None  # what they were read from
+        # Clients whose calls follow, by message, and what those that trained already contribute.
+        self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
+
+
+_KEPT = _Kept()
+
+
+def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
+    """Take note of calls that follow in this thread: clients of one round and one trial are then trained together.
+
+    They are asked for the same round of the same federation, with the same models. What was announced before is
+    forgotten.
+    """
+    own = [Request(*call) for call in calls if call[0].metadata.message_type == "train"]
+    about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
+    told = {id(one.arrays[models_key(0)].data) for one in own}
+    is_one = len(about) == len(told) == 1
+    _KEPT.waiting = {one.message.metadata.message_id: one.client for one in own} if is_one else {}
+    _KEPT.made = {}
+
+
+def trained_together(request: Request, task: Task, alone: Callable[[], Contributed]) -> Contributed:
+    """Return what a client contributes: worked out with those that were announced, or `alone`.
+
+    Parameters
+    ----------
+    request, task, alone
+        What the client was sent, what it is to do, and what works out the same for this client by itself.
+    """
+    identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
+    if identity in cohort.waiting:
+        clients = {message: client for message, client in cohort.waiting.items() if client != federation.victim}
+        cohort.waiting = {}
+        if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
+            found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
+            cohort.made = dict(zip(clients, found, strict=True))
+    return cohort.made.pop(identity, None) or alone()

@@ -1,0 +1,200 @@
+"""The code of others runs in a process of its own: nothing of it, and no file of it, outlives this one.
+
+However this process ends, by an interrupt or a signal too, what it has started ends with it, and its temporary
+directory is removed (`runs.guard`). What a guard that was killed as well has left is removed when the next one starts.
+"""
+
+import codecs
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.experiments.runs.process_guard import nothing_outlives
+from fl_audit.experiments.verbosity import plain
+from fl_audit.strategies.temporary_directories import new_temporary_directory
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when it is over
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ENDED_BY = "the code that is tried ended its process by raising"
+_LATE = 20.0
+"""Seconds in which a process that has said something may end by itself when its time is over."""
+
+
+class Told(NamedTuple):
+    """What a process told, and how it ended."""
+
+    values: dict[str, Any] | None  # what it told last; None for nothing
+    ended: str  # how it ended, in words; empty if it ended well
+    is_late: bool = False  # whether it was ended because its time was over
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Give a temporary directory for what is started in the block, whose own temporary files lie in it, too."""
+    room = new_temporary_directory(os.getpid())
+    try:
+        with nothing_outlives(room):
+            yield room
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def wished_apart(module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool) -> Told:
+    """Run a module as a program that does what a user wishes, and return what it told last, and how it ended.
+
+    Parameters
+    ----------
+    module, wishes, out
+        The module, which calls `answer`; the options of its command; and where it writes files, None for nowhere.
+    seconds, is_quiet
+        How long it may take, and whether nothing of its output is shown.
+
+    Raises
+    ------
+    InputError
+        If it found the input wrong.
+    """
+    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
+    with temporary_directory() as room, ExitStack() as stack:
+        log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
+        told = run_isolated(module, asked, room, seconds, log=log)
+    if told.values is not None and "error" in told.values:
+        raise InputError(told.values["error"])
+    return told
+
+
+def run_isolated(
+    module: str,
+    asked: Mapping[str, Any],
+    room: Path,
+    seconds: float,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
+) -> Told:
+    """Run a module as a program, and return what it told last, and how it ended.
+
+    Parameters
+    ----------
+    module, asked, room
+        The module, which calls `answer`; what it is asked, as JSON values; and a temporary directory of its own.
+    seconds
+        How long it may take; one that has told something already may take a little longer.
+    directory, environment
+        Where it runs, None for here, and what its environment has besides.
+    log
+        What takes its output; None for standard error, where nothing of it acts on the terminal.
+    """
+    request, told = room / "request.json", room / "told.json"
+    request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
+    variables = os.environ | dict(environment or {})
+    variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
+    variables |= {"TMPDIR": str(room)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", module, str(request)], cwd=directory, env=variables, stdin=subprocess.DEVNULL,
+        stdout=log or subprocess.PIPE, stderr=log or subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
+    if passing is not None:
+        passing.start()
+    try:
+        status = _waited(child, seconds, told)
+    finally:
+        # Whoever it started ends with it.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        if passing is not None:
+            passing.join(_LAST_WORDS)
+    found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
+    is_done = found is not None and found.pop("is_done")
+    if status is None:
+        return Told(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
+    # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
+    if is_done:
+        return Told(found, "")
+    return Told(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+
+
+def _pass_on(output: IO[bytes]) -> None:
+    """Write what a process says to standard error, as it comes, without its colours and with control characters named.
+
+    Code of others and Flower's log write there, and a terminal would obey what stands in them.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with output:
+        for line in output:
+            if sys.stderr is not None:
+                sys.stderr.write(plain(_COLOUR.sub("", decoder.decode(line).replace("\r\n", "\n"))))
+                sys.stderr.flush()
+
+
+def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
+    """Return the status of a process, None if it takes too long."""
+    until = time.monotonic() + seconds
+    while True:
+        late = _LATE if told.is_file() else 0.0
+        left = until + late - time.monotonic()
+        if left <= 0:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(min(left, 1.0 if time.monotonic() > until else seconds))
+
+
+def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
+    """Answer the request that the command line names, as the program that `run_isolated` runs.
+
+    Parameters
+    ----------
+    found
+        Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
+        input becomes an answer with the one key `error`, and so does a file that cannot be written, and whatever code
+        of others raises that no program catches, such as `SystemExit`, unless something was told before.
+
+    Raises
+    ------
+    OSError
+        If it names no file.
+    SystemExit
+        If code of others ends the process after something was told.
+    """
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+
+    def tell(values: dict[str, Any], is_done: bool = False) -> None:
+        with atomic_file(Path(asked["told"])) as file:
+            file.write_text(json.dumps(values | {"is_done": is_done}, allow_nan=False), encoding="utf-8")
+
+    try:
+        values = found(asked, tell)
+    except InputError as error:
+        values = {"error": str(error)}
+    except OSError as error:
+        # A file that the user named, or a full disk; an error without a file name is ours.
+        if error.filename is None:
+            raise
+        values = {"error": f"{error.filename}: {error.strerror}"}
+    except Exception:
+        raise
+    except BaseException as error:  # nothing of ours raises one, and an interrupt reaches the process that waits
+        if Path(asked["told"]).is_file():
+            print(f"{_ENDED_BY} {in_a_line(error)}", file=sys.stderr)
+            raise SystemExit(1) from None
+        accepted = "accepted is code that raises an exception, such as ValueError, where it cannot go on"
+        values = {"error": f"{_ENDED_BY} {in_a_line(error)}: {accepted}"}
+    tell(values, is_done=True)

@@ -1,0 +1,127 @@
+"""The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time.
+
+This module is the program of that process, too.
+"""
+
+import shutil
+import site
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.black_box.isolated_process import answer, run_isolated, temporary_directory
+from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX
+
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
+_LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
+_SWITCHES = {
+    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
+    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
+    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+}  # fmt: skip
+"""What keeps known trackers and hubs quiet, and the trials on the processors that they are given."""
+
+
+def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
+    """Review an app in a process of its own, and return the review as JSON values.
+
+    Parameters
+    ----------
+    app
+        Directory of the app; it is copied, and stays as it is.
+    wishes
+        What the reviewer says besides.
+    out
+        Where `report.html` and `summary.json` are written; None for nowhere.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be reviewed, or not within its time.
+    """
+    if not app.is_dir():
+        raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
+    with temporary_directory() as place:
+        # The app keeps its name where it is its directory's.
+        copy = place / "copy" / (app.resolve().name or "app")
+        shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(wishes)}
+        with (place / "log").open("wb") as log:
+            found, ended, is_late = run_isolated(__name__, asked, place, wishes.seconds, copy, _environment(place), log)
+        last = _last_line(place)
+    if found is None and is_late:
+        raise InputError(
+            f"{app} was not reviewed within {wishes.seconds / 60:.3g} minutes: no trial was played until then, and the "
+            f"last thing said was {last!r}; accepted is more --minutes"
+        )
+    if found is None:
+        raise InputError(f"the process that reviewed {app} {ended}: {last}")
+    if "error" in found:
+        raise InputError(found["error"].replace(str(copy), str(app)))
+    if ended:
+        early = f"the review {ended}: this is what was judged until then, and no page was written"
+        found["remarks"].append(early)
+        found["screen"].append(["Stopped early", f"{early[0].upper()}{early[1:]}."])
+    return found
+
+
+def _environment(place: Path) -> dict[str, str]:
+    home = place / "home"
+    home.mkdir()
+    # What is written to the home directory is written to another one; packages of the user stay where they are.
+    environment = _SWITCHES | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase() or ""}
+    return environment | {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
+
+
+def _ignored(directory: str, names: list[str]) -> set[str]:
+    paths = {name: Path(directory, name) for name in names}
+    large = {name for name, path in paths.items() if path.is_file() and path.stat().st_size > _LARGEST}
+    # Pipes, sockets and devices cannot be copied, and an app has them for its time alone.
+    odd = {name for name, path in paths.items() if path.exists() and not (path.is_file() or path.is_dir())}
+    # Where temporary files are kept in the app's directory, the copy is not copied into itself.
+    rooms = {name for name in names if name.startswith(DIRECTORY_PREFIX)}
+    return large | odd | rooms | set(_LEFT_OUT(directory, names))
+
+
+def _last_line(place: Path) -> str:
+    lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+_REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
+
+
+def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what would leave this machine; sockets of its own are files."""
+    if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
+        raise ConnectionError("a review has no network")
+
+
+def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Review the app of the working directory as a request asks, in this process."""
+    from fl_audit.experiments.black_box.page import write_page
+    from fl_audit.strategies.review.review import review
+    from fl_audit.strategies.review.review_messages import found_in, headline, review_json, screen
+
+    sys.addaudithook(_without_network)
+    done = review(
+        Path.cwd(),
+        ReviewOptions(**asked["wishes"]),
+        lambda said: print(said, file=sys.stderr, flush=True),
+        lambda so_far: tell(review_json(so_far)),
+    )
+    values = review_json(done)
+    if asked["out"]:
+        results = [result for result in (done.result, done.beside) if result is not None]
+        held = [(result, found_in(result)) for result in results]
+        path = write_page(done.app, done.verdict, headline(done), screen(done), held, values, Path(asked["out"]))
+        values["report"] = str(path)
+    return values
+
+
+if __name__ == "__main__":
+    answer(_review)

@@ -1,0 +1,334 @@
+"""The commands about guarantees, which need no run: calibrate and account."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import finite
+from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments.cli.options import (
+    ADJACENCY_HELP,
+    AdjacencyOption,
+    JsonOption,
+    NoiseOverOption,
+    noise_over_of,
+    option,
+    print_json,
+)
+from fl_audit.experiments.names import OVER_BUDGET
+from fl_audit.experiments.terminal import print_table
+from fl_audit.privacy import defaults
+from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
+from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.report.formatting import plural
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.events import ReleaseEvent
+    from fl_audit.privacy.guarantee import Guarantee
+    from fl_audit.privacy.targets import Target
+
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+RateOption = Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")]
+SensitivitiesOption = Annotated[
+    str,
+    option(
+        "NAME",
+        "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: every "
+        "round has the same signal-to-noise ratio, which allows tighter beliefs.",
+        among=Sensitivities,
+    ),
+]
+AccountantOption = Annotated[
+    str | None,
+    option(
+        "NAME",
+        f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+        among=Accountant,
+    ),
+]
+PriorOption = Annotated[float, option("P", "The insider's prior belief, in (0, 1).")]
+PlotOption = Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")]
+
+
+_LEDGER = (
+    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
+    "first."
+)
+_BUDGET = (
+    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
+)
+
+
+class _Row(NamedTuple):
+    """What one accountant says, or, without a guarantee, why it says nothing."""
+
+    accountant: Accountant
+    guarantee: "Guarantee | None"
+    remark: str
+
+
+def calibrate(
+    delta: DeltaOption,
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
+    adjacency: AdjacencyOption,
+    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None,
+    advantage: Annotated[
+        float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
+    ] = None,
+    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None,
+    reconstruction: Annotated[
+        float | None,
+        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
+    ] = None,
+    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None,
+    singling_out: Annotated[
+        float | None,
+        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
+    ] = None,
+    population_share: Annotated[
+        float | None,
+        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
+    ] = None,
+    sampling_rate: RateOption = defaults.SAMPLING_RATE,
+    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
+    prior: PriorOption = defaults.PRIOR,
+    as_json: JsonOption = False,
+    plot: PlotOption = None,
+) -> None:
+    """Find the noise that a guarantee needs, which one option names.
+
+    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
+    """
+    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import gaussian_rounds
+    from fl_audit.privacy.guarantee import derive_guarantee
+    from fl_audit.privacy.targets import one_target
+
+    asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
+    asked |= {"reconstruction": reconstruction, "candidates": candidates}
+    asked |= {"singling-out": singling_out, "population-share": population_share}
+    target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
+    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
+
+    def found(name: Accountant) -> _Row:
+        claim = Claim(neighbours, events, delta, prior, name, chosen_by)
+        noise = noise_multiplier_for(target, claim)
+        guarantee = derive_guarantee(claim.with_noise(noise))
+        remark = guarantee.remark
+        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+            remark = (
+                f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
+                f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
+                "multiplier offered"
+            )
+        return _Row(name, guarantee, remark)
+
+    title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
+    _answer(found, events, accountant, title, as_json, plot, saving=True)
+
+
+def account(
+    delta: DeltaOption,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None,
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
+    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None,
+    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None,
+    sampling_rate: RateOption = defaults.SAMPLING_RATE,
+    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
+    prior: PriorOption = defaults.PRIOR,
+    sensitivity: Annotated[
+        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
+    ] = None,
+    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None,
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
+    budget: Annotated[float | None, option("E", _BUDGET)] = None,
+    as_json: JsonOption = False,
+    plot: PlotOption = None,
+) -> None:
+    """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
+
+    --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
+    """
+    from fl_audit.experiments.cli.ledger import account_ledger, real_noise
+
+    terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+    if ledger is None or any(value is not None for value in given.values()):
+        missing = [repr(flag) for flag, value in given.items() if value is None]
+        if noise_multiplier is None or rounds is None or adjacency is None:
+            raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
+        neighbours = choice(Adjacency, "--adjacency", adjacency)
+        over = noise_over_of(noise_over, noise_multiplier, "--noise-multiplier")
+        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
+        require(sensitivity is None or over is NoiseOver.SENSITIVITY, both)
+        terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate, over)
+    if ledger is not None:
+        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, as_json)
+        return
+    assert terms is not None, "asked for above"
+    if name is not None or budget is not None:
+        raise InputError("--name and --budget belong to --ledger: accepted are none without it")
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import gaussian_rounds
+    from fl_audit.privacy.guarantee import derive_guarantee
+    from fl_audit.privacy.ledger import LedgerLine
+
+    noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
+    neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
+    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
+
+    def found(name: Accountant) -> _Row:
+        guarantee = derive_guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
+        return _Row(name, guarantee, guarantee.remark)
+
+    title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
+    _answer(found, events, accountant, title, as_json, plot, beside=said)
+
+
+def _answer(
+    found: Callable[[Accountant], _Row],
+    events: "tuple[ReleaseEvent, ...]",
+    accountant: str | None,
+    title: str,
+    as_json: bool,
+    plot: Path | None,
+    saving: bool = False,
+    beside: str = "",
+) -> None:
+    """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
+    from fl_audit.privacy.accounting import exact_accountant
+
+    exact = exact_accountant(events)
+    rows = _rows(exact if as_json and accountant is None else accountant, found)
+    [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
+    assert best.guarantee is not None, "rows without a guarantee are left out"
+    if as_json:
+        print_json(_guarantee_json(best.guarantee) | ({"remark": best.remark} if best.remark else {}))
+    else:
+        _print(rows, best.guarantee, title, saving)
+    if beside:
+        print(beside, file=sys.stderr if as_json else sys.stdout)
+    if plot is not None:
+        from fl_audit.experiments.figures.guarantee import guarantee_figure
+        from fl_audit.experiments.figures.paths import save_figure
+
+        save_figure(guarantee_figure(best.guarantee), plot, dpi=150)
+        if not as_json:
+            print(f"figure: {plot}")
+
+
+def _noise(guarantee: "Guarantee") -> float:
+    assert guarantee.noise_multiplier is not None, "the command line claims Gaussian noise only"
+    return guarantee.noise_multiplier
+
+
+def _said(target: "Target") -> str:
+    from fl_audit.privacy.targets import (
+        AdvantageTarget,
+        BeliefTarget,
+        EpsilonTarget,
+        NoiseMultiplierTarget,
+        ReconstructionTarget,
+        SinglingOutTarget,
+    )
+
+    match target:
+        case BeliefTarget(belief):
+            return f"a belief of at most {belief:g}"
+        case AdvantageTarget(advantage):
+            return f"an advantage of at most {advantage:g}"
+        case EpsilonTarget(epsilon):
+            return f"epsilon of at most {epsilon:g}"
+        case ReconstructionTarget(probability, candidates):
+            return f"at most {probability:g} to name the right one of {candidates} records"
+        case SinglingOutTarget(probability, share):
+            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
+        case NoiseMultiplierTarget(noise):
+            return f"a noise multiplier of {noise:g}"
+        case _:
+            assert_never(target)
+
+
+def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_Row]:
+    """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
+    if accountant is not None:
+        return [found(choice(Accountant, "--accountant", accountant))]
+    rows = []
+    for name in Accountant:
+        try:
+            rows.append(found(name))
+        except InputError as error:
+            rows.append(_Row(name, None, str(error)))
+    if all(row.guarantee is None for row in rows):
+        raise InputError(rows[0].remark)
+    return rows
+
+
+def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> None:
+    columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
+    columns += ["noise saved"] * saving
+    most = max(_noise(row.guarantee) for row in rows if row.guarantee)
+    shown = [(str(row.accountant), *_cells(row.guarantee, most))[: len(columns)] for row in rows]
+    # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
+    rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
+    holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
+    print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
+    print(_multiplied(best))
+    if best.rho_alpha is not None:
+        print(
+            f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
+            "classic formula only. The advantage above is exact."
+        )
+    named = best.reconstruction_bound(1 / defaults.CANDIDATES)
+    if named is not None:
+        likely = f"Of {defaults.CANDIDATES:,} equally likely {best.adjacency.unit}s an attacker who knows all others"
+        print(f"{likely} names the right one with probability at most {named:.2g}.")
+    for name, _, remark in rows:
+        if remark:
+            print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
+
+
+def _multiplied(guarantee: "Guarantee") -> str:
+    """Say what the noise multiplier multiplies, and what it is as other libraries quote it."""
+    unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
+    over = guarantee.noise_over_clipping_norm
+    if over == guarantee.noise_multiplier:
+        added = f"which a {unit} that comes or goes adds at most"
+        return f"The noise multiplier is over the clipping norm, {added}, {others}."
+    said = f"The noise multiplier is over the sensitivity, {guarantee.adjacency.sensitivity_words}."
+    return f"{said} Over the clipping norm, {others}, it is {over:.6g}."
+
+
+def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
+    if guarantee is None:
+        return ["-"] * 5
+    noise, belief, advantage = _noise(guarantee), guarantee.belief_bound, guarantee.advantage_bound_exact
+    return [f"{noise:.6g}", f"{guarantee.epsilon:.6g}", f"{belief:.4f}", f"{advantage:.4f}", f"{1 - noise / most:.1%}"]
+
+
+def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
+    """Return a guarantee under the names of the command line's JSON."""
+    return {
+        "epsilon": finite(guarantee.epsilon),
+        "delta": guarantee.delta,
+        "noise_multiplier": guarantee.noise_multiplier,
+        "noise_over_clipping_norm": guarantee.noise_over_clipping_norm,
+        "sensitivity": guarantee.adjacency.sensitivity_words,
+        "rounds": guarantee.rounds,
+        "sampling_rate": guarantee.sampling_rate,
+        "accountant": str(guarantee.accountant),
+        "advantage": guarantee.advantage_bound_exact,
+        "rho_alpha": guarantee.rho_alpha,
+        "belief": guarantee.belief_bound,
+        "belief_fixed": guarantee.belief_bound_fixed,
+        "adjacency": str(guarantee.adjacency),
+        "sensitivities": str(guarantee.claim.sensitivities),
+        "reconstruction": guarantee.reconstruction_bound(1 / defaults.CANDIDATES),
+        "candidates": defaults.CANDIDATES,
+    }

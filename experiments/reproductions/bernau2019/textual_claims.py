@@ -1,0 +1,139 @@
+"""What single sentences of Bernau et al. 2019 say, as ranges for numbers, whoever measured these.
+
+`claims` measures them on runs; `rejudging` takes them from published tables.
+"""
+
+from collections.abc import Sequence
+from math import inf, log2
+from typing import NamedTuple, assert_never
+
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.experiments.reproductions.bernau2019.published import (
+    BLOG_TEXAS,
+    PHI_AT_CHANCE,
+    TABLE_2,
+    TABLE_3,
+    WHITE_BOX_GAIN,
+    MembershipStudy,
+)
+from fl_audit.experiments.reproductions.bernau2019.settings import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    WHITE_BOX,
+    MembershipData,
+    MembershipSetting,
+    Method,
+)
+from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
+from fl_audit.experiments.reproductions.claims import PaperClaim, exact
+
+MARGIN = WHITE_BOX_GAIN[0]
+"""What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
+AT_LIKE_ACCURACY = "under LDP less under CDP, at the same test accuracy"
+ACHIEVES_MORE, LITTLE_MORE = "white-box attacks achieve more than black-box ones", "what they achieve more is small"
+BASELINE_ON_COLLAB = "the black-box AUC stays at the baseline"
+UNTIL_Z = {WHITE_BOX: 6.0, BLACK_BOX: 16.0}
+"""The noise on Purchases up to which section 5.2 has the AUC of each attack above one half."""
+ABOUT = 0.1
+"""How far a phi may lie from one that is printed with "about"."""
+_FEW_CLASSES = (10, 20)
+
+
+class TradeSentence(NamedTuple):
+    """What section 6 says of the AUC under local DP less that under central DP at the same accuracy."""
+
+    statement: str
+    lowest: float
+    highest: float
+
+
+def trade_sentence(data: MembershipData) -> TradeSentence | None:
+    """Return what section 6 says of local against central DP on a data set; None where it says nothing.
+
+    Local DP trades strictly better "on the smaller classification tasks", Purchases and Skewed Purchases with 10 and 20
+    classes; on Purchases with more classes, LFW and Texas both trade alike. Of COLLAB, and of Skewed Purchases with
+    more classes, the section says nothing.
+    """
+    alike_there = TradeSentence("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
+    better = TradeSentence("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
+    match data.study:
+        case MembershipStudy.TEXAS | MembershipStudy.LFW:
+            return alike_there
+        case MembershipStudy.PURCHASES:
+            return better if data.classes in _FEW_CLASSES else alike_there
+        case MembershipStudy.SKEWED:
+            return better if data.classes in _FEW_CLASSES else None
+        case MembershipStudy.COLLAB:
+            return None
+        case _:
+            assert_never(data.study)
+
+
+def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperClaim:
+    """Return what section 5.2 says of an attack under weak noise.
+
+    Parameters
+    ----------
+    attack, where, found, trials
+        Which attack; on what; the smallest AUC below the noise that the section names; trials of each run.
+    """
+    return PaperClaim("5.2", f"the {ATTACK_NAMES[attack]} stays above .5 until z is {UNTIL_Z[attack]:g}",
+                      f"{where}, CDP", f"smallest {ATTACK_NAMES[attack]} over smaller z", found, 0.5,
+                      trials=trials)  # fmt: skip
+
+
+def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
+    """Return what section 5.3 says of the black-box attack.
+
+    Parameters
+    ----------
+    where, found, trials
+        On what; its AUC without privacy and at every level; trials of each run.
+    """
+    farthest = max(found, key=lambda one: abs(one.value - 0.5))
+    return PaperClaim("5.3", BASELINE_ON_COLLAB, where, "black-box AUC, of all levels the farthest from .5", farthest,
+                      0.5 - MARGIN, 0.5 + MARGIN, trials=trials)  # fmt: skip
+
+
+def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
+    """Return what is printed of phi where the AUC reaches one half; None where nothing is.
+
+    Parameters
+    ----------
+    setting, found, trials
+        A setting at which attacks are at chance; phi there; its trials.
+    """
+    printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is Method.CENTRAL]
+    if printed is None:
+        return None
+    section = "5.1" if setting.data.study is MembershipStudy.TEXAS else "5.4"
+    return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", setting.label,
+                      "phi (white-box AUC)", found, printed - ABOUT, printed + ABOUT, trials=trials)  # fmt: skip
+
+
+def entropy_gap(classes: int) -> float:
+    """Return by how much a test record of Skewed Purchases has more entropy than a training record, in bits a feature.
+
+    Of `classes` positions one is an indicator bit, with the same distribution in both; the others are noise bits.
+    """
+
+    def entropy(p: float) -> float:
+        return -p * log2(p) - (1 - p) * log2(1 - p)
+
+    return (1 - 1 / classes) * (entropy(0.5) - entropy(0.2))
+
+
+def closed_forms() -> tuple[PaperClaim, ...]:
+    """Return what follows from formulas and from printed numbers alone."""
+    gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
+    texas = [TABLE_3[MembershipStudy.TEXAS, classes].epsilon for classes in TABLE_2[MembershipStudy.TEXAS].classes]
+    columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]
+    beside = [max(low - said, said - high, 0.0) for said, (low, high) in zip(BLOG_TEXAS, columns, strict=True)]
+    return (
+        PaperClaim("4.5", "test and training records of Skewed Purchases differ in entropy by about .3",
+                   "Skewed Purchases, all numbers of classes", "smallest difference in entropy, bits a feature",
+                   exact(min(gaps)), 0.25, 0.35),
+        PaperClaim("blog", "epsilon on Texas is about 250, 6.5, 2, 1 and .3", "Table 3, Texas",
+                   "how far the blog's numbers lie outside the range of the table's columns", exact(max(beside)),
+                   highest=0.0),
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""How the reproductions' figures look: lines, markers and hatches tell things apart, not colours alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cbook import boxplot_stats
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import ArrayLike
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.membership.rates import Interval
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.report.style import INK, SMALL_TEXT_SIZE
+
+PUBLISHED = "as published"
+THEORY = "theory"
+_DIAMOND: dict[str, Any] = {
+    "linestyle": "none", "marker": "D", "markersize": 6.5, "markerfacecolor": "white", "label": PUBLISHED,
+}  # fmt: skip
+_DOTS = 60  # as many outliers fit beside each other over the range of a box
+
+
+@dataclass(frozen=True)
+class CurveLook:
+    """The name, colours, line style, marker and hatch of one kind of run."""
+
+    name: str
+    colour: str
+    fill: str
+    line: str
+    marker: str
+    hatch: str
+
+
+SCALING_LOOKS = {
+    NoiseScaling.LOCAL: CurveLook("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
+    NoiseScaling.GLOBAL: CurveLook("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
+}
+RELATION_LOOKS = {
+    Adjacency.REPLACE_RECORD: CurveLook("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
+    Adjacency.ADD_REMOVE_RECORD: CurveLook("unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"),
+}
+
+
+def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
+    """Draw published values as open diamonds, in the colour of the curve that they belong to.
+
+    Parameters
+    ----------
+    axes, colour
+        Where to draw; in which colour.
+    x, y
+        Where the values stand; the values, as many.
+    """
+    axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
+
+
+def draw_measured(
+    axes: Axes, x: ArrayLike, found: Sequence[Interval], look: CurveLook, label: str, joined: bool = True
+) -> None:
+    """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
+
+    An infinite value, such as epsilon' of an insider who won every trial, is left out.
+
+    Parameters
+    ----------
+    axes, look, label, x
+        Where to draw; colour, line and marker of the curve; its name in the legend; where the values stand.
+    found
+        The values, as many, with their intervals, whose upper ends are infinite where open.
+    joined
+        Whether a line joins them.
+    """
+    value, bottom, top = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+    value = np.where(np.isfinite(value), value, np.nan)
+    is_open = np.isinf(top)
+    spread = np.stack([value - bottom, np.where(is_open, value, top) - value])
+    axes.errorbar(
+        x, value, yerr=np.maximum(np.nan_to_num(spread), 0), fmt=look.marker, color=look.colour, capsize=3,
+        linestyle=look.line if joined else "none", linewidth=1.4, markersize=5, label=label, zorder=3,
+    )  # fmt: skip
+    axes.errorbar(
+        np.asarray(x, dtype=np.float64)[is_open], value[is_open], yerr=0.0, lolims=True, fmt="none", ecolor=look.colour
+    )
+
+
+def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
+    """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    values
+        The samples, one for each box. Of outliers that would cover each other one is drawn.
+    places, look, width
+        Where the boxes stand; their colour, fill and hatch; how wide they are.
+    """
+    boxes = boxplot_stats([np.asarray(one) for one in values])
+    for box, one in zip(boxes, values, strict=True):
+        apart = max(float(np.ptp(one)) / _DOTS, 1e-12)
+        _, kept = np.unique(np.round(box["fliers"] / apart), return_index=True)
+        box["fliers"] = box["fliers"][kept]
+    axes.bxp(
+        boxes,
+        positions=list(places),
+        widths=width,
+        patch_artist=True,
+        boxprops={"facecolor": look.fill, "edgecolor": look.colour, "hatch": look.hatch},
+        medianprops={"color": INK, "linewidth": 2},
+        whiskerprops={"color": look.colour},
+        capprops={"color": look.colour},
+        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": look.colour, "alpha": 0.5},
+        manage_ticks=False,
+    )
+
+
+def box_key(look: CurveLook) -> Patch:
+    """Return the legend entry of boxes."""
+    return Patch(facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, label=look.name)
+
+
+def published_key() -> Line2D:
+    """Return the legend entry of published values."""
+    return Line2D([], [], markeredgecolor=INK, markeredgewidth=1.4, **_DIAMOND)
+
+
+def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
+    """Draw one legend below the figure for all panels, in which every name occurs once.
+
+    Parameters
+    ----------
+    figure, panels
+        The figure; its panels, with named lines.
+    columns, extra
+        In how many columns the legend is set; further lines to be named.
+    """
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    for handle in extra:
+        entries.setdefault(str(handle.get_label()), handle)
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside lower center", frameon=False, ncols=columns,
+        fontsize=SMALL_TEXT_SIZE, handlelength=3.0,
+    )  # fmt: skip
+
+
+def empty_panel(axes: Axes, title: str, reason: str) -> None:
+    """Leave a panel empty but for its title and the reason.
+
+    Parameters
+    ----------
+    axes, title, reason
+        The panel; its title; why there is nothing in it.
+    """
+    axes.set_axis_off()
+    axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")
+    axes.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, fontsize=SMALL_TEXT_SIZE, transform=axes.transAxes)

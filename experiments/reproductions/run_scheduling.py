@@ -1,0 +1,192 @@
+"""Runs that tables and figures share: planned by settings, carried out unless they are finished; what they took."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from fl_audit.adjacency import NeighbourPair
+from fl_audit.atomic_files import read_json
+from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.papers import Context, Extent, RunCosts
+from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.mechanism_of_config import rounds_of
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.process_guard import nothing_outlives
+from fl_audit.experiments.runs.progress import part_of
+from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.store import write_json
+
+_MOST_PROCESSES = 8
+
+
+class NamedSetting(Protocol):
+    """A setting of a paper, by the name of its run directory and its name in the display."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+Setting = TypeVar("Setting", bound=NamedSetting)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run: its configuration, its directory, and its name in the display."""
+
+    config: RunConfig
+    path: Path
+    label: str
+    # Finds where D and D' differ, in the process that plays: it may search for minutes. None leaves it to the run.
+    pair: Callable[[], NeighbourPair] | None = None
+
+    @property
+    def directory(self) -> RunDirectory:
+        """Where it is kept."""
+        return RunDirectory(self.path)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is there already."""
+        return self.directory.is_finished(self.config)
+
+    @property
+    def trial_rounds(self) -> int:
+        """How much it takes, as progress counts."""
+        return self.config.audit.trials * rounds_of(self.config)
+
+    def carry_out(
+        self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
+    ) -> None:
+        """Carry the run out, or the rest of it.
+
+        Parameters
+        ----------
+        engine, ray_address, on_round
+            Where the clients run; address of a running Ray cluster, None starts one where it is needed; told how many
+            trial-rounds are done.
+        """
+        begun = time.monotonic()
+        run_audit(
+            resolve(self.config, self.pair and self.pair()),
+            self.path,
+            engine,
+            ray_address if engine is Engine.RAY else None,
+            resume=self.directory.is_begun,
+            progress=part_of(on_round, self.trial_rounds),
+            with_report=False,  # `fl-audit report` writes it of those that somebody looks at
+        )
+        file, seconds = _seconds_file(self.path), time.monotonic() - begun
+        before = float(read_json(file)["seconds"]) if file.exists() else 0.0  # of an earlier part of the run
+        write_json(file, {"seconds": before + seconds})
+
+
+def planned_runs(
+    settings: Iterable[Setting], values_of: Callable[[Setting, Extent, Path | None], dict[str, Any]], context: Context
+) -> dict[Setting, PlannedRun]:
+    """Return the run of each setting, once where it occurs several times.
+
+    Parameters
+    ----------
+    settings, values_of, context
+        What is to be run; the function that returns the values of the configuration of a setting, unchecked; where
+        runs are kept, and how much is computed.
+
+    Raises
+    ------
+    InputError
+        If a setting cannot be run: a value of its configuration is not accepted.
+    """
+    configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
+    return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
+
+
+def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
+    """Carry runs out side by side, one on every core, or one after the other where they use all cores.
+
+    Parameters
+    ----------
+    runs
+        What to run; none of them is finished.
+    context
+        Where clients run: each run in a process of its own, unless Ray is named or there is one core or run alone.
+
+    Raises
+    ------
+    FederationError
+        If a federation had to stop; the runs and batches that were finished are kept.
+    """
+    if not runs:
+        return
+    with context.progress(sum(run.trial_rounds for run in runs)) as begin:
+        if context.engine is Engine.RAY or min(len(runs), cores()) == 1:
+            for number, run in enumerate(runs, start=1):
+                on_round = begin(f"{number}/{len(runs)} {run.label}")
+                run.carry_out(context.engine or Engine.LOCAL, context.ray_address, on_round)
+        else:
+            with nothing_outlives():
+                _play_side_by_side(runs, begin)
+
+
+def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
+    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
+    on_round = begin(f"0/{len(tasks)} runs")
+    processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
+    try:
+        waiting = {processes.submit(task.carry_out, Engine.LOCAL): task for task in tasks}
+        for number, done in enumerate(as_completed(waiting), start=1):
+            done.result()
+            on_round(waiting[done].trial_rounds)
+            on_round = begin(f"{number}/{len(tasks)} {waiting[done].label}")
+    finally:
+        processes.shutdown(cancel_futures=True)
+
+
+def cores() -> int:
+    """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
+    return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+def _seconds_file(run: Path) -> Path:
+    """Return the file beside a run directory that notes how long the run took."""
+    return run.with_name(f"{run.name}.seconds.json")
+
+
+def seconds_of(run: Path) -> float:
+    """Return how many seconds a finished run took: as noted, else those of its training; NaN if none are known."""
+    file = _seconds_file(run)
+    if file.exists():
+        return float(read_json(file)["seconds"])
+    try:
+        timing = read_json(run / "timing.json")
+    except InputError:
+        return nan
+    return float(timing["setup_seconds"]) + float(timing["training_seconds"])
+
+
+def spent_on(runs: Mapping[Path, int]) -> RunCosts:
+    """Return what finished run directories took together, given with their numbers of trials."""
+    commits: set[str] = set()
+    for run in runs:
+        origin = read_provenance(RunDirectory(run))
+        commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
+    seconds = sum(map(seconds_of, runs))
+    return RunCosts(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
+
+
+def together(parts: Iterable[RunCosts]) -> RunCosts:
+    """Return what several sets of runs without a common one took."""
+    own = list(parts)
+    commits = sorted({commit for one in own for commit in one.commits})
+    return RunCosts(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

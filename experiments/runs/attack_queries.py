@@ -1,0 +1,97 @@
+"""What attackers ask the models of a run: which of the units, how often, and with which attribute left open."""
+
+import numpy as np
+
+from fl_audit.adjacency import Unit
+from fl_audit.audits.membership.confidence import queries_for
+from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.encoding import Attribute, choose_attribute
+from fl_audit.data.partition import Split
+from fl_audit.data.records import Records, Source
+from fl_audit.errors import require
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.server.results import MoreQueries
+
+
+def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
+    """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
+
+    Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
+    there is no way to vary the records.
+
+    Parameters
+    ----------
+    config, source, split
+        The configuration, the run's data, and of these D, the records outside it, and the test records.
+    """
+    audit, relation = config.audit, config.privacy.adjacency
+    of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
+    said = f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}"
+    accepted = f"accepted about {relation.unit}s are {', '.join(OF_ANY_UNIT)}"
+    require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
+    if audit.queries is not None and audit.queries > 1:
+        weights = config.model.weights
+        require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
+        queries_for(source, split.test.features, config.data.seed, audit.queries)
+    if Attack.ATTRIBUTE not in (audit.attacks or ()) and (audit.kind != "reconstruction" or audit.attribute is None):
+        return config
+    named = None if audit.attribute is None else str(audit.attribute)
+    chosen = choose_attribute(source, _of_nobody(split), named)
+    return config.changed(audit={"attribute": chosen.column.name})
+
+
+def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
+    """Return how likely each candidate of the reconstruction audit is; empty where all equally.
+
+    Raises `InputError` if there are not as many weights as values.
+
+    Parameters
+    ----------
+    config
+        As `with_queries` returns it.
+    source, split
+        As for `with_queries`; records that are in no trial tell how common each value of an attribute is.
+    """
+    weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
+    if config.audit.kind == "reconstruction" and named is not None:
+        prior = choose_attribute(source, _of_nobody(split), str(named)).prior
+        said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
+        require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
+        weights = weights if len(weights) else prior
+    return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
+
+
+def _of_nobody(split: Split) -> Records:
+    """Return records that no model is trained on."""
+    return split.test if split.outside is None else split.outside
+
+
+def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries:
+    """Return what the final models are asked about the targets beside their records.
+
+    Parameters
+    ----------
+    config, federation
+        The configuration of a resolved plan, and its federation.
+    """
+    audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
+    queries = audit.queries or 1
+    ways = queries_for(source, public.features, federation.public.data_seed, queries) if queries > 1 else None
+    return MoreQueries(queries, ways, attribute_of(config, federation))
+
+
+def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute | None:
+    """Return the attribute that is guessed, by which values are common in the population sample; None if none is.
+
+    Parameters
+    ----------
+    config, federation
+        What is asked, and the federation with its population sample.
+    """
+    if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
+        return None
+    return choose_attribute(
+        load_source(federation.public.data), federation.population_records, str(config.audit.attribute)
+    )

@@ -1,0 +1,123 @@
+"""A whole configuration: its sections, and what one of them decides about another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config.audit import AuditSection
+from fl_audit.experiments.runs.config.data import DataSection, ModelSection
+from fl_audit.experiments.runs.config.privacy import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
+from fl_audit.experiments.runs.config.report import ReportSection
+from fl_audit.experiments.runs.config.run import RunSection
+from fl_audit.experiments.runs.config.training import TrainingSection
+from fl_audit.experiments.runs.config.values import ConfigSection
+from fl_audit.experiments.runs.config_errors import first_problem
+
+
+class RunConfig(ConfigSection):
+    """A whole configuration."""
+
+    data: DataSection = Field(default_factory=DataSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    training: TrainingSection = Field(default_factory=TrainingSection)
+    privacy: PrivacySection
+    audit: AuditSection = Field(default_factory=AuditSection)
+    run: RunSection = Field(default_factory=RunSection)
+    report: ReportSection = Field(default_factory=ReportSection)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        """Fill in what one section decides about others, so that a stored configuration names it."""
+        if not isinstance(values, dict):
+            return values
+        given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
+        # What is no table is refused later, and decides nothing.
+        tables = {name: table if isinstance(table, dict) else {} for name, table in given.items()}
+        return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
+
+    def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
+        """Return the configuration with other values in some of its sections, which are not checked again."""
+        copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=copies)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not self.privacy.private:
+            values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
+        if not values["report"]:
+            del values["report"]
+        return values
+
+    def as_public_dict(self) -> dict[str, Any]:
+        """Return the same without the challenger's seed."""
+        values = self.as_dict()
+        values["run"].pop("seed", None)
+        return values
+
+
+_Table = dict[str, Any]
+_WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
+_PRIVACY_OF = {
+    "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
+    "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
+}
+"""What a configuration has that leaves these settings out, by its strategy."""
+_ADAM_RATE = 0.01
+
+
+def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
+    """Return the sections of which the strategy, a randomizer or the kind of audit decides what they leave out, filled
+    in.
+    """
+    filled: dict[str, _Table] = {}
+    strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
+    if isinstance(strategy, str) and strategy in _PRIVACY_OF:
+        adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+        epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
+        training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
+        # A guarantee names its adjacency; without one, nothing that makes a guarantee is filled in.
+        idle = ("adjacency",) if is_private else GUARANTEE_ONLY
+        privacy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle} | privacy
+        filled = {"training": training, "privacy": privacy}
+    if privacy.get("local-randomizer") is not None:
+        # Nobody weighs what owners draw in secret.
+        audit = filled["audit"] = {"insider": False} | audit
+    kind = audit.get("kind")
+    if kind == "canaries":
+        # One training is the audit, whose canaries are in question and no pair. Noise inside training hides a
+        # record from the server, which is told what each client sends.
+        at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
+        filled["audit"] = {"insider": False, "trials": 1, "canaries": 10} | at | audit
+    elif kind in ("membership", "reconstruction"):
+        # What is protected comes or goes, and who can attack does.
+        of_records = strategy == "dp-fedsgd"
+        of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
+        relation = privacy.get("adjacency", of_unit)
+        attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
+        attacked = {"attacks": attacks} if kind == "membership" else {}
+        filled["audit"] = {"insider": is_private, "membership": False} | attacked | audit
+        filled["privacy"] = privacy if is_private else {"adjacency": relation} | privacy
+    return filled
+
+
+_MISSING = f"it names what is claimed ({', '.join(PRIVACY_TARGETS)})"
+
+
+def parse_config(values: dict[str, Any]) -> RunConfig:
+    """Check the values of a configuration.
+
+    Raises
+    ------
+    InputError
+        If a key or value is not accepted; the first one is named, an unknown key with the nearest known one.
+    """
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(first_problem(error, RunConfig, _MISSING)) from None

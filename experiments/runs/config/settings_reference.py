@@ -1,0 +1,117 @@
+"""Every setting in words: its type, its default, what it is for and what it accepts, as the models of sections say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config.run_config import RunConfig
+from fl_audit.experiments.runs.config_errors import accepted_values, resolved
+
+_KINDS = {
+    "boolean": "true or false",
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "array": "list",
+    "object": "table",
+}
+_OF_THEIR_OWN = {
+    "audit.loss-range": "two ascending finite numbers from 0, such as [0, 5]",
+    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
+}
+"""What schemas have no words for."""
+_REQUIRED = {"privacy.adjacency": "where something is claimed"}
+"""What a section refuses to go without, though a model of it has a value to fill in."""
+
+
+_USUAL = frozenset({
+    "data.name", "data.path", "data.label", "data.records", "data.test-records", "data.clients", "data.partition",
+    "data.seed",
+    "model.name", "model.seed",
+    "training.strategy", "training.rounds", "training.learning-rate", "training.local-epochs", "training.local-batch",
+    "privacy.adjacency", "privacy.delta", "privacy.epsilon", "privacy.belief", "privacy.noise-multiplier",
+    "privacy.clipping-norm", "privacy.accountant", "privacy.private",
+    "audit.kind", "audit.trials", "audit.neighbour", "audit.attacks",
+    "run.seed", "run.actors", "run.device",
+})  # fmt: skip
+"""What most runs set, or look at first; all others are advanced."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of a configuration."""
+
+    key: str  # its name, `section.key`
+    type: str  # in words
+    # Where it is left out, as JSON; None where that follows from other settings, nothing is set, or it is required.
+    default: Any
+    explanation: str  # what it is for, in one line
+    accepted: str  # what it accepts, in words
+    choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
+    required: str  # where it may not be left out, as in `where something is claimed`; empty if it may be everywhere
+    advanced: bool  # whether few runs need it
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the setting as JSON values."""
+        return asdict(self)
+
+
+def settings(place: str | None = None) -> tuple[Setting, ...]:
+    """Return all settings, those of a section, or one.
+
+    Parameters
+    ----------
+    place
+        `section`, `section.key`, `key` (of whatever sections have it), or None for all.
+
+    Raises
+    ------
+    InputError
+        If there is no such section or key.
+    """
+    every = tuple(_every())
+    if place is None:
+        return every
+    section, dot, key = place.partition(".")
+    of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
+    named = tuple(one for one in every if place in (one.key, one.key.partition(".")[2]))
+    if wanted := named if dot or not of_section else of_section:
+        return wanted
+    what, name, names = f"section {section!r}", section, list(RunConfig.model_fields)
+    if of_section:
+        what, name, names = f"key {key!r} of [{section}]", key, [one.key.partition(".")[2] for one in of_section]
+    nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
+    raise InputError(f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}")
+
+
+def _every() -> Iterator[Setting]:
+    whole = RunConfig.model_json_schema()
+    for section, field in RunConfig.model_fields.items():
+        model = field.annotation
+        assert isinstance(model, type), "every section has a model"
+        assert issubclass(model, BaseModel), "every section has a model"
+        for one in model.model_fields.values():
+            properties = whole["$defs"][model.__name__]["properties"][one.alias]
+            key = f"{section}.{one.alias}"
+            parts = [resolved(part, whole) for part in properties.get("anyOf", [properties])]
+            parts = [part for part in parts if part.get("type") != "null"]
+            kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
+            words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+            yield Setting(
+                key=key,
+                type=" or ".join(kinds),
+                default=None if key in _REQUIRED else properties.get("default"),
+                explanation=" ".join((one.description or "").split()),
+                accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
+                choices=tuple(words) if words and len(parts) == 1 else None,
+                required=_REQUIRED.get(key, "always" if one.is_required() else ""),
+                advanced=key not in _USUAL,
+            )
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("type", "string" if "enum" in schema or "const" in schema else "array"))

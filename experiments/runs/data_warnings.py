@@ -1,0 +1,209 @@
+"""What the user of a run's data should look at, said alike by `init`, `check` and `run`, and by the report."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Integers
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.identifiers import most_personal
+from fl_audit.data.names import PartitionScheme
+from fl_audit.data.partition import Split
+from fl_audit.data.records import DataWarning, Identifier, Source, some
+from fl_audit.errors import Remedy, settings_text
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.loaded_federation import load_federation
+
+ENOUGH_FOR_A_RATE = 30
+"""With fewer records a share is off by 18 percentage points or more, one time in twenty."""
+_CLASSES_NAMED = 5
+
+
+def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
+    """Return what the user should look at: in the table, in what is drawn from it, in what is claimed, in the model.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    source, split = load_source(plan.public.data), split_of(plan.public)
+    of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
+    return (*of_data, *(DataWarning(text) for text in load_federation(plan.public).model.cautions))
+
+
+def report_lines(plan: AuditPlan) -> tuple[str, ...]:
+    """Return what a report says of the data beside its numbers, a line each.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    return tuple(caution.text for caution in data_warnings_of(plan) if caution.in_report)
+
+
+def most_records(plan: AuditPlan) -> int:
+    """Return how many records the person with most has, by the user or owner column or those that look like one.
+
+    It is 1 where nobody has several, as far as columns tell, or where users are units, with all of their records.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    if plan.public.mechanism.unit is Unit.USER:
+        return 1
+    source, inside = load_source(plan.public.data), split_of(plan.public).inside
+    persons = inside.owner if inside.user is None else inside.user
+    owned = 1 if persons is None else int(np.bincount(persons).max())
+    return max(owned, *(one.most for one in source.identifiers), 1)
+
+
+def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
+    """Yield warnings of persons with several records, by user and owner columns or by columns that look like one."""
+    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
+    together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
+    by_user = unit is Unit.USER
+    if split.inside.user is not None:
+        yield from _of_users(plan, split.inside.user, unit)
+    elif not together:
+        yield from _of_owners(plan, split, unit)
+    known = "user" if split.inside.user is not None else "owner" if owned else None
+    persons = most_personal(source.identifiers, known)
+    for one in source.identifiers:
+        if one.most == 1:
+            drop = Remedy("drop", (one.name,))
+            found = f"{one.name}: another value in each of {one.rows:,} rows, which only names or numbers the record"
+            yield DataWarning(f"{found}; {drop} leaves it out, else it is a feature", (drop,))
+        elif (together and one.within_owner) or (by_user and one.within_user):
+            drop = Remedy("drop", (one.name,))
+            found = f"{_numbers(one)}, so it looks like an identifier, and is a feature"
+            yield DataWarning(f"{found}; {drop} leaves it out", (drop,))
+        else:
+            yield _unprotected(one, plan, is_person=one is persons)
+    if source.possible_identifiers:
+        yield _perhaps_persons(source.possible_identifiers, plan)
+
+
+def _numbers(one: Identifier) -> str:
+    return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
+
+
+def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarning:
+    """Return a warning of persons with several records whom the guarantee does not protect."""
+    unit = plan.public.mechanism.unit
+    found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
+    if not is_person:
+        drop = Remedy("drop", (one.name,))
+        return DataWarning(f"{found}; {drop} leaves it out", (drop,), in_report=True)
+    remedies = (Remedy("user", one.name), *_as_users(plan))
+    return DataWarning(
+        f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True
+    )
+
+
+def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarning:
+    """Return a question about columns that number persons, or are amounts: one for all of them."""
+    counted = [
+        f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
+    ]
+    remedies = (Remedy("user", columns[0].name), *_as_users(plan))
+    claim = f"a claim about {plan.public.mechanism.unit}s does not protect a person with several"
+    does = f"{settings_text(remedies)} protects all rows of each together"
+    if len(columns) == 1:
+        asked = f"if they number persons, {claim}, and {does}; if they are amounts, there is nothing to do"
+    else:
+        asked = f"where they number persons, {claim}, and with the name of that column {does}; amounts need nothing"
+    return DataWarning(f"{some(counted)}: {asked}", remedies)
+
+
+def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
+    """Return the settings that guarantee something to users, whose column is named."""
+    relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
+    # Clients that train by themselves clip what they send, and not what each of their users adds to it.
+    sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
+    return *sums, Remedy("adjacency", relation.value, "privacy")
+
+
+def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarning]:
+    """Yield a warning of users with several records, where they are known and no units."""
+    counts = np.unique(user, return_counts=True)[1]
+    most = int(counts.max())
+    if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
+        return
+    held = f"{len(counts):,} users have the {len(user):,} records that train, up to {most:,} each"
+    several = "one record is not one person" if unit is Unit.RECORD else "clients are not the users"
+    remedies = _as_users(plan)
+    claim = f"and the claim protects one {unit}, not all records of a user"
+    yield DataWarning(f"{several}: {held}, {claim}; {settings_text(remedies)} does", remedies, in_report=True)
+
+
+def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
+    """Return whether clients are units and no user has records at several: what protects a client protects a user."""
+    shards = load_federation(plan.public).shards
+    return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
+
+
+def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
+    """Return the settings that make every owner a client, and guarantee something to clients."""
+    relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
+    natural = Remedy("partition", PartitionScheme.NATURAL.value)
+    return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
+
+
+def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarning]:
+    if split.inside.owner is None:
+        return
+    counts = np.bincount(split.inside.owner)
+    counts = counts[counts > 0]
+    most = int(counts.max())
+    if most > 1:
+        held = f"{len(counts):,} owners have the {len(split.inside):,} records that train, up to {most:,} each"
+        several = "one record is not one person" if unit is Unit.RECORD else "clients are not the owners"
+        remedies = _as_clients(plan.public.mechanism.adjacency)
+        claim = f"and the claim protects one {unit}, not all records of an owner"
+        text = f"{several}: {held}, {claim}; {settings_text(remedies)} does"
+        yield DataWarning(text, remedies, in_report=True)
+
+
+def _absent(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
+    """Yield a warning of classes of which no record trains."""
+    absent = np.setdiff1d(source.pool.labels, split.inside.labels)
+    if absent.size:
+        names = source.class_names or range(source.pool.classes)
+        counted = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
+        told = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
+        yield DataWarning(
+            f"no record of class {told} is among the {plan.config.data.records:,} that train, so that nothing of it is "
+            "learned: more records in [data] would hold some"
+        )
+
+
+def _few(plan: AuditPlan) -> Iterator[DataWarning]:
+    """Yield warnings of rates that are printed and rest on too few records."""
+    federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
+    tested = len(federation.test_records)
+    if tested < ENOUGH_FOR_A_RATE:
+        more = Remedy("test-records", ENOUGH_FOR_A_RATE)
+        is_set = data.test_records < ENOUGH_FOR_A_RATE
+        fix = f"{more} asks for more" if is_set else "150 records or more in the table would hold out 30"
+        yield _of_few("accuracy is measured", tested, "test", fix, (more,) if is_set else ())
+    compares = bool(audit.membership or audit.epsilon_star or audit.attacks)
+    if compares and (members := plan.public.records) < ENOUGH_FOR_A_RATE:
+        fix = "more records in [data] make it more"
+        yield _of_few("what models give away is measured", members, "training", fix)
+    population = len(federation.population_records)
+    if compares and population < ENOUGH_FOR_A_RATE:
+        fix = "fewer records in [data], or a longer table, leave more to compare with"
+        yield _of_few("what models give away is measured", population, "population", fix)
+
+
+def _of_few(what: str, number: int, kind: str, fix: str, remedies: Sequence[Remedy] = ()) -> DataWarning:
+    off = round(100 * 1.96 * 0.5 / np.sqrt(number))
+    records = f"{number} {kind} {'record' if number == 1 else 'records'}"
+    text = f"{what} on {records} alone, where a share can be off by {off} percentage points by chance: {fix}"
+    return DataWarning(text, tuple(remedies), in_report=True)

@@ -1,0 +1,134 @@
+"""What an attacker could draw of the records of a run: at its own noise, and at more and less of it."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from fl_audit.arrays import Integers
+from fl_audit.audits.reconstruction import image_attacks
+from fl_audit.audits.reconstruction.reconstruction import ImageTargets, Level, ReconstructedImages, drawings
+from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.errors import require
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.initial_weights import starting_models
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.learning.local_training import local_batches
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.reconstruction import against_its_absence
+from fl_audit.randomness import Purpose, generator
+
+EPSILONS = (math.inf, 100.0, 10.0, 1.0)
+"""What the run's own guarantee is shown beside."""
+DRAWING_STEPS = image_attacks.USUAL.iterations
+"""Only without noise are pictures sought; with it, they are worked out."""
+_MOST_AT_ONCE = 64
+"""Records of a client that are sought in its update at most."""
+_SECONDS = 120.0
+
+
+def require_drawable(plan: AuditPlan) -> None:
+    """Refuse a run that asks for pictures and has none, or guarantees something, but not to everybody.
+
+    Raises `InputError` with the reason.
+    """
+    pictures, public = plan.config.audit.reconstruct_samples, plan.public
+    if pictures is None:
+        return
+    federation, contribution = load_federation(public), public.mechanism.contribution
+    features, asked = federation.training.features, f"reconstruct-samples = {pictures}"
+    public_steps = not isinstance(contribution, PrivateTraining)
+    require(public_steps, f"{asked} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    bounded = plan.guarantee is None or plan.guarantee.reconstruction_bound(0.5) is not None
+    require(bounded, f"{asked} and nothing is claimed to every record: accepted are guarantees of global sensitivity")
+    plain = public.local_randomizer is None and federation.core is None
+    require(plain, f"{asked} of records that are randomised, or read by a frozen core: accepted are neither")
+    owners = _owners(federation)
+    most, each = owners.size, owners.shape[1]
+    alike = "" if each == 1 else " of clients with equally many"
+    require(pictures <= most, f"{asked} of {most} records{alike}: accepted are at most all of them")
+    together = f"{asked} out of updates of {each} records"
+    require(each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
+    others = federation.population.count
+    require(each <= others, f"{together}, and population-records = {others}: accepted are at least as many of others")
+    image_attacks.require_pictures(federation.model.feature_shape, float(features.min()), float(features.max()))
+    if each > 1 or isinstance(contribution, LocalTraining) or not image_attacks.reads_first_layer(federation.model):
+        image_attacks.require_last_bias(federation.model, federation.classes)
+    _shared(plan, federation, each)
+
+
+def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> ReconstructedImages:
+    """Return what an attacker draws of the first records of D, from releases at the first weights of trial 0.
+
+    Who protects records is attacked by somebody who knows all others, and who protects clients by somebody who knows
+    all other clients: one contribution is left, of one record, or of all that a client trains on.
+
+    Parameters
+    ----------
+    plan, on_step
+        A plan for which `require_drawable` holds, and what is told one for every step, `DRAWING_STEPS` at most.
+    """
+    federation, audit = load_federation(plan.public), plan.config.audit
+    assert audit.reconstruct_samples is not None, "pictures are asked for"
+    owners = _owners(federation)
+    each = owners.shape[1]
+    records = torch.from_numpy(owners[: math.ceil(audit.reconstruct_samples / each)])
+    most, population = image_attacks.MOST_OTHERS, federation.population
+    candidates = federation.test.features[: most - 1]
+    victims = ImageTargets(federation.training.features[records], federation.training.labels[records], candidates)
+    levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
+    others = image_attacks.OtherPictures(population.features[:most], population.labels[:most])
+    descent = image_attacks.Descent(
+        seconds=_SECONDS if audit.reconstruct_time_limit is None else audit.reconstruct_time_limit
+    )
+    shared = _shared(plan, federation, each)
+
+    def draws(number: int) -> np.random.Generator:
+        return generator(federation.public.data_seed, Purpose.DRAWING, round=number)
+
+    found = drawings(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
+    return ReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
+
+
+def _owners(federation: LoadedFederation) -> Integers:
+    """Return whose records make one contribution each, (owners, records of each): of clients those of equal size."""
+    if not isinstance(federation.public.mechanism.contribution, LocalTraining):
+        return np.arange(federation.training.count)[:, np.newaxis]
+    return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
+
+
+def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> SharedUpdate:
+    start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
+        federation.public.device
+    )
+    mechanism, norm = federation.public.mechanism, federation.public.mechanism.clipping_norm
+    clipping = norm if math.isfinite(norm) else None
+    if not isinstance(mechanism.contribution, LocalTraining):
+        return SharedUpdate(federation.model, start, clipping)
+    # Each client has an order of its own. To the attacker, who knows them, they are all as good as the first one's.
+    order = generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=1, client=0)
+    schedule = mechanism.contribution.schedule
+    return SharedUpdate(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
+
+
+def _levels(plan: AuditPlan, chance: float) -> tuple[list[Level], Level]:
+    """Return the levels of noise from none to most, and the run's own."""
+    guarantee = plan.guarantee
+    if guarantee is None:
+        own = Level(math.inf, math.inf, 1.0)
+        return [own], own
+    alone = against_its_absence(guarantee.claim)
+    halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
+    bound = guarantee.reconstruction_bound(chance)
+    assert bound is not None, "every record is claimed something"
+    # Who does not know in which rounds the record took part adds them all up: a share of them holds it.
+    own = Level(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
+    ladder = [
+        Level.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
+        if math.isfinite(epsilon)
+        else Level(epsilon, math.inf, 1.0)
+        for epsilon in EPSILONS
+    ]
+    return sorted([*ladder, own], key=lambda one: -one.mu), own

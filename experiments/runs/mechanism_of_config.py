@@ -1,0 +1,210 @@
+"""From a configuration to its mechanism: who takes part, what each adds, how it is clipped and noised."""
+
+from fractions import Fraction
+from math import ceil
+from typing import assert_never
+
+from fl_audit.adjacency import Unit
+from fl_audit.arrays import Integers
+from fl_audit.data.partition import Split, partition_records, user_shards, users_of
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.experiments.runs.config import DataSection, RunConfig, TrainingSection
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.mechanisms import contribution, noise
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.privacy.matrices import StrategyKind
+
+
+def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
+    """Return the mechanism of a configuration at some noise multiplier; it has none where nothing is claimed.
+
+    Raises `InputError` if the parts of the mechanism do not go together.
+
+    Parameters
+    ----------
+    config, noise_multiplier
+        The configuration, with the number of clients, and z.
+    split
+        The records: where clients train privately, the guarantee depends on the sizes of their shards.
+    """
+    privacy, training = config.privacy, config.training
+    return Mechanism(
+        adjacency=privacy.adjacency,
+        clipping=_clipping(config),
+        participation=_participation(config),
+        noise=_noise(config, noise_multiplier),
+        denominator=denominator_of(config),
+        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        contribution=_contribution(config, split),
+    )
+
+
+def threat_model_of(config: RunConfig) -> ThreatModel:
+    """Return from where the adversary of a configuration looks."""
+    return ThreatModel(config.audit.adversary, config.audit.participation, config.audit.colluders)
+
+
+def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
+    training = config.training
+    match training.strategy:
+        case "dp-fedsgd":
+            is_of_users = config.privacy.adjacency.unit is Unit.USER
+            return contribution.UserGradients() if is_of_users else contribution.RecordGradients()
+        case "dp-fedavg":
+            return contribution.LocalTraining(_schedule(training))
+        case "dp-sgd-clients":
+            sizes = sorted({len(shard) for shard in shards_of(config, split)})
+            return contribution.PrivateTraining(_schedule(training), tuple(sizes))
+        case _:
+            assert_never(training.strategy)
+
+
+def _schedule(training: TrainingSection) -> LocalSchedule:
+    rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
+    assert rate is not None, "the configuration fills it in"
+    assert batch is not None, "the configuration fills it in"
+    return LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule or LocalOptimizer.SGD)
+
+
+def _clipping(config: RunConfig) -> contribution.Clipping:
+    privacy = config.privacy
+    if not privacy.private:
+        return contribution.NoClipping()
+    match privacy.clipping:
+        case "fixed":
+            return contribution.FixedClipping(privacy.clipping_norm)
+        case "adaptive":
+            usual = contribution.AdaptiveClipping(privacy.clipping_norm)
+            return contribution.AdaptiveClipping(
+                privacy.clipping_norm,
+                quantile=privacy.quantile or usual.quantile,
+                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
+                bit_noise=privacy.quantile_noise or usual.bit_noise,
+            )
+        case _:
+            assert_never(privacy.clipping)
+
+
+def _participation(config: RunConfig) -> contribution.Participation:
+    training, clients = config.training, clients_of(config)
+    if training.strategy == "dp-fedsgd":
+        return contribution.participation_of(float(sampling_rate(config)))
+    if training.cohort is None:
+        return contribution.participation_of(training.client_sampling_rate or 1.0)
+    cohort = training.cohort
+    require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
+    return contribution.Everybody() if cohort == clients else contribution.FixedCohort(cohort, clients)
+
+
+def units_of(records: Records) -> int:
+    """Return how many users some records have."""
+    return int(users_of(records).max()) + 1
+
+
+def _records_or_users(config: RunConfig) -> int:
+    """Return how many units D has where clients send sums over records or users."""
+    if config.privacy.adjacency.unit is not Unit.USER:
+        return config.data.records
+    users = config.data.users
+    assert users is not None, "a resolved configuration names the number of users"
+    return users
+
+
+def denominator_of(config: RunConfig) -> float:
+    """Return n: the records, the users or the clients that take part in a round on average."""
+    participation = _participation(config)
+    if isinstance(participation, contribution.FixedCohort):
+        return float(participation.size)
+    match config.training.strategy:
+        case "dp-fedavg" | "dp-sgd-clients":
+            return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
+        case "dp-fedsgd":
+            return float(sampling_rate(config) * _records_or_users(config))
+        case _:
+            assert_never(config.training.strategy)
+
+
+def _noise(config: RunConfig, multiplier: float) -> noise.Noise:
+    privacy, clients = config.privacy, clients_of(config)
+    if not privacy.private:
+        return noise.NoNoise()
+    fits = privacy.noise == "central" or privacy.sensitivity is noise.NoiseScaling.GLOBAL
+    require(fits, f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'")
+    match privacy.noise:
+        case "central":
+            return noise.CentralGaussian(multiplier, privacy.sensitivity)
+        case "distributed":
+            return noise.DistributedGaussian(multiplier, clients)
+        case "local":
+            return noise.LocalGaussian(multiplier, clients)
+        case "inside-training":
+            return noise.LocalDPSGD(multiplier)
+        case "tree":
+            return noise.CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
+        case "banded":
+            return noise.CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
+        case _:
+            assert_never(privacy.noise)
+
+
+def _bands(config: RunConfig) -> int:
+    """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
+    rounds, bands = rounds_of(config), config.privacy.bands
+    if bands is not None:
+        require(bands <= rounds, f"bands is {bands}: accepted are 1 to {rounds}, the rounds")
+        return bands
+    participation = _participation(config)
+    return min(rounds, participation.separation if isinstance(participation, contribution.FixedCohort) else rounds)
+
+
+def sampling_rate(config: RunConfig) -> Fraction:
+    """Return q, the probability with which a record or user takes part in a round: just the number that was written.
+
+    Raises `InputError` if a round is to have more of them than there are.
+    """
+    training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
+    if training.expected_batch is None:
+        return Fraction(str(training.sampling_rate or 1))
+    batch, units = training.expected_batch, _records_or_users(config)
+    require(batch <= units, f"expected-batch is {batch} of {units} {noun}: accepted are 1 to {units}")
+    return Fraction(batch, units)
+
+
+def rounds_of(config: RunConfig) -> int:
+    """Return k, the number of rounds: as many as let a record or user take part `epochs` times on average."""
+    training = config.training
+    if training.epochs is None:
+        assert training.rounds is not None, "the configuration fills in its default"
+        return training.rounds
+    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
+
+
+def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
+    """Return the parameters of the partition by the names that Python knows them by."""
+    return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
+
+
+def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
+    """Return the positions in D of the records of every client.
+
+    Parameters
+    ----------
+    config, split
+        How many clients there are and how records are parted among them, and the records of D.
+    """
+    data, inside = config.data, split.inside
+    parameters = partition_parameters(data)
+    if config.privacy.adjacency.unit is Unit.USER:
+        scheme = data.partition, parameters, data.seed
+        return user_shards(inside, clients_of(config), *scheme, data.user_across_clients)
+    return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)
+
+
+def clients_of(config: RunConfig) -> int:
+    """Return the number of clients of a resolved configuration."""
+    clients = config.data.clients
+    assert clients is not None, "a resolved configuration names the number of clients"
+    return clients

@@ -1,0 +1,90 @@
+"""Where D and D' differ: chosen among the records or clients that there are, or crafted."""
+
+from dataclasses import replace
+
+from fl_audit.adjacency import NeighbourPair, Relation, Unit
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour, choose_user
+from fl_audit.data.partition import Split
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.mechanism_of_config import shards_of
+from fl_audit.federation.crafted_records import MODELS, box_of, craft_pair
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.loaded_federation import load_federation
+
+
+def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
+    """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
+
+    Raises `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
+
+    Parameters
+    ----------
+    config, split
+        The configuration, and its records.
+    """
+    data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
+    if audit.neighbour in CRAFTED:
+        _require_craftable(config, split.inside)
+    if audit.kind != "identifiability":
+        return NeighbourPair(0, None)  # nobody asks which of many targets is first
+    rank = audit.neighbour_rank or 1
+    if adjacency.unit is Unit.CLIENT:
+        shards = shards_of(config, split)
+        return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
+    if adjacency.unit is Unit.USER:
+        return choose_user(
+            adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
+        )
+    return choose_neighbour(
+        adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
+    )
+
+
+def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
+    """Return a federation with the crafted records that its configuration asks for, if it asks for any that are not
+    there.
+
+    Raises `InputError` if no record can be crafted for the model.
+
+    Parameters
+    ----------
+    public, config
+        The federation, with the place that the crafted record is to have, and the configuration.
+    """
+    choice, start = config.audit.neighbour, config.model.initial
+    if choice not in CRAFTED or public.pair.crafted is not None:
+        return public
+    kind = load_federation(public)
+    pool = load_source(public.data).pool
+    opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
+    models = starting_models(kind, start, config.model.seed, looked_at(start)).to(public.device)
+    return replace(public, pair=craft_pair(kind, models, box_of(pool.features), opposite))
+
+
+def looked_at(start: InitialWeights) -> range:
+    """Return the trials at whose initial weights a record is crafted and measured: one where all have the same."""
+    return range(1 if start is InitialWeights.PRETRAINED else MODELS)
+
+
+def _require_craftable(config: RunConfig, records: Records) -> None:
+    """Refuse to craft a record where none can be, or where none would be in the federation."""
+    choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
+    adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
+    is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
+    for fits, said in (
+        (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
+        (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
+        (kind == "identifiability", f"with kind = '{kind}', whose targets are records of D: leave it out"),
+        (privacy.private, "with private = false, which clips nothing to be aimed at: leave it out"),
+        (
+            local_randomizer is None,
+            f"with local-randomizer = '{local_randomizer}', after which no record is what it was: leave it out",
+        ),
+        (not records.graphs, "and the records are graphs, of which none can be crafted: leave it out"),
+        (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
+    ):
+        require(fits, f"neighbour is '{choice}' in [audit] {said}")

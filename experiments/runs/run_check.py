@@ -1,0 +1,149 @@
+"""What can be said of a run before it is played: its data, its guarantee, what it could find, and what it would
+take.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, assert_never
+
+from fl_audit.arrays import finite
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.records import ColumnUse, DataWarning
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.data_warnings import data_warnings_of
+from fl_audit.experiments.runs.disk_usage import Footprint, footprint
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.time_probe import Probe, probe
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
+from fl_audit.verdict.family import DETECTION_POWER
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many records there really are, where a configuration names the most that are wanted."""
+
+    records: int  # of the training set D
+    test_records: int
+    population_records: int  # of the population sample
+    clients: int
+    smallest_client: int  # records of D that the smallest client holds
+    largest_client: int  # records of D that the largest client holds
+    classes: int
+    features: int  # numbers of one record
+    description: str  # what was read, in a line
+    parameters: int  # parameters of the model that are trained
+    columns: tuple[ColumnUse, ...]  # what each column of a table became; empty where the data are no table
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a configuration comes to."""
+
+    plan: AuditPlan  # the resolved plan, with the guarantee
+    sizes: Sizes  # what there is
+    cautions: tuple[DataWarning, ...]  # what the user of the data should look at
+    limits: PlannedLimits | None  # what the run could find; None where no insider plays or nothing is claimed
+    probe: Probe | None  # what it would take; None where that was not asked for
+    footprint: Footprint  # what it would leave on disk
+
+
+def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
+    """Look at everything that a run will need, and play a few rounds of it; nothing is written.
+
+    Parameters
+    ----------
+    plan, with_probe
+        What is to be done, and whether a few rounds are played.
+    engine
+        Where the run is to be played, for an estimate of the whole command.
+
+    Raises
+    ------
+    InputError
+        If data, model or settings are such that the run would be refused.
+    FederationError
+        If a client fails in the rounds that are played.
+    """
+    require_playable(plan)
+    federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
+    cautions = (*data_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
+    shards = [len(shard) for shard in federation.shards]
+    sizes = Sizes(
+        records=plan.public.records,
+        test_records=len(federation.test.labels),
+        population_records=len(federation.population.labels),
+        clients=plan.public.clients,
+        smallest_client=min(shards),
+        largest_client=max(shards),
+        classes=federation.classes,
+        features=int(source.pool.features[0].size),
+        description=source.description,
+        parameters=federation.model.layout.size,
+        columns=source.columns,
+    )
+    tried = probe(plan, engine) if with_probe else None
+    return Check(plan, sizes, cautions, _limits(plan, federation), tried, wanted)
+
+
+def _limits(plan: AuditPlan, federation: LoadedFederation) -> PlannedLimits | None:
+    public, guarantee, mechanism = plan.public, plan.guarantee, plan.public.mechanism
+    if guarantee is None or not public.with_insider:
+        return None
+    if not mechanism.has_exact_llr:
+        return NOTHING_PLANNED
+    # The share of the rounds in which D and D' differ, to an insider's knowledge.
+    match mechanism.participation:
+        case FixedCohort() as cohorts:
+            share = cohorts.participations(public.rounds) / public.rounds
+        case Everybody() | PoissonSampling():
+            share = mechanism.sampling_rate if mechanism.is_sampled and public.threat_model.sees_participation else 1.0
+        case _:
+            assert_never(mechanism.participation)
+    parameters = (
+        federation.model.layout.size if federation.offers_noise_measurement and not public.plays_membership else None
+    )
+    return planned_limits(guarantee, plan.config.audit.trials, public.rounds * share, parameters)
+
+
+def check_json(found: Check) -> dict[str, Any]:
+    """Return a check as JSON values; what does not apply, and what is infinite, is null."""
+    plan, guarantee, limits = found.plan, found.plan.guarantee, found.limits
+    return {
+        "data": {
+            "name": plan.public.data.name,
+            **asdict(found.sizes),
+            "columns": [str(column) for column in found.sizes.columns],
+            "look_at": [caution.text for caution in found.cautions],
+        },
+        "model": plan.public.model,
+        "rounds": plan.public.rounds,
+        "trials": plan.config.audit.trials,
+        "trials_per_batch": plan.config.run.trials_per_batch,
+        "keep_releases": plan.config.run.keep_releases,
+        "writes": asdict(found.footprint) | {"total": found.footprint.total},
+        "guarantee": None
+        if guarantee is None
+        else {
+            "epsilon": finite(guarantee.epsilon),
+            "delta": guarantee.delta,
+            "accountant": str(guarantee.accountant),
+            "noise_multiplier": guarantee.noise_multiplier,
+            "adjacency": str(guarantee.adjacency),
+            "belief_bound": guarantee.belief_bound,
+            "advantage_bound": guarantee.advantage_bound_exact,
+        },
+        "limits": None
+        if limits is None
+        else {
+            "judged": "log-odds" if plan.public.mechanism.has_exact_llr else "scores",
+            "limit_of_detection": finite(limits.limit_of_detection),
+            "noise_short_along_record": limits.noise_short,
+            "noise_short_in_all": limits.noise_short_in_all,
+            "probability": DETECTION_POWER,
+            "conclusive": limits.conclusive,
+            "trials_needed": limits.trials_needed,
+        },
+        "estimate": None if found.probe is None else asdict(found.probe),
+    }

@@ -1,0 +1,98 @@
+"""Whether two runs are the same run: what is played, on which records; not where files lie, nor on how many cores."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fl_audit.data.records import Records
+from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.federation.federation_records import split_of
+
+_OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
+"""Settings that change how a run is carried out and nothing of what comes out."""
+_PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
+"""Settings that say where files lie. Whether what stands in them is the same is told by digests."""
+_SAID = "report."  # settings that are words of the report, and decide nothing that comes out
+GROWING = "audit.trials"  # the setting that may be raised: more trials of the same run
+_CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
+_NOT_COMPARED = ("weights.path", *_CRAFTED)
+"""Parts of a public federation that may be others: a file lies elsewhere, a search ends elsewhere on another
+machine.
+"""
+_NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
+
+
+def data_digests(plan: AuditPlan) -> tuple[str, str]:
+    """Return SHA-256 digests of the records of a run, wherever they lie: trained and tested on, and all outside D.
+
+    What a federation puts in the place of a record, and the population, stand outside D.
+    """
+    split = split_of(plan.public)
+    return _digest(split.inside, split.test), _digest(split.outside)
+
+
+def _digest(*parts: Records | None) -> str:
+    digest = hashlib.sha256()
+    for records in (one for one in parts if one is not None):
+        digest.update(repr((records.features.shape, records.classes)).encode())
+        # Digests from before there were owners and users stay valid where there are none.
+        for values in (records.features, records.labels, records.owner, records.user):
+            digest.update(b"" if values is None else values.tobytes())
+    return digest.hexdigest()
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between two resolved configurations that decides what comes out.
+
+    Parameters
+    ----------
+    stored, wanted
+        Sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+    """
+    passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
+    old, new = (dict(_flat(values)) for values in (stored, wanted))
+    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over and not key.startswith(_SAID)]
+    found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]
+    if new[GROWING] < old[GROWING]:
+        found.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and trials can only be added")
+    return found
+
+
+def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
+    """Return in words where a stored public federation is another than the one that follows from its configuration.
+
+    Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
+    somewhere else. Crafted records follow from the configuration by a long search, whose end depends on last digits.
+
+    Parameters
+    ----------
+    stored, follows
+        Both public federations as JSON values.
+    """
+    old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
+    return [
+        f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
+        for key in old  # what an older version did not write has the value that leaves all as it was
+        if key not in _NOT_COMPARED and not _nearly_equal(old.get(key), new.get(key))
+    ]
+
+
+def _flat(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(values, Mapping):
+        yield place, values
+        return
+    for key, value in values.items():
+        yield from _flat(value, f"{place}.{key}" if place else str(key))
+
+
+def _nearly_equal(old: Any, new: Any) -> bool:
+    if type(old) in (int, float) and type(new) in (int, float):
+        return math.isclose(old, new, rel_tol=_NEARLY)
+    return bool(old == new)
+
+
+def _said(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    return "not set" if value is None else str(value)

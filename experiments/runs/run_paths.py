@@ -1,0 +1,65 @@
+"""What can be said of a run's directory before anything else is known, and before anything slow is imported."""
+
+import os
+from pathlib import Path
+
+from fl_audit.atomic_files import SEALS, is_half
+from fl_audit.errors import InputError, require
+
+CONFIGURATION = Path("public") / "configuration.json"
+"""Where the public part of a run is described: what has this file is a run, begun or finished."""
+_OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.json", "public", SEALS})
+"""What a process that is killed before its run has begun may leave, beside halves of files."""
+
+
+def is_begun(directory: Path) -> bool:
+    """Return whether a run was begun in a directory."""
+    return (directory / CONFIGURATION).exists()
+
+
+def nearest_existing(directory: Path) -> Path:
+    """Return the directory, or the nearest of those that it would lie in, that is there already."""
+    return next(place for place in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(place))
+
+
+def _is_free(directory: Path) -> bool:
+    """Return whether a new run can begin here: nothing is there, or what one left that never began.
+
+    Another process may be about to begin one: its lock is asked for later, and refuses.
+    """
+    if not os.path.lexists(directory):
+        return True
+    if not directory.is_dir() or is_begun(directory):
+        return False
+    left = (path.relative_to(directory) for path in directory.rglob("*"))
+    return all(path.as_posix() in _OF_A_BEGINNING or is_half(path) for path in left)
+
+
+def require_run(directory: Path) -> None:
+    """Refuse a directory that holds no run; `InputError` if it holds none."""
+    if not is_begun(directory):
+        raise InputError(f"{directory / CONFIGURATION} is missing: accepted is a directory that 'fl-audit run' made")
+
+
+def require_new_run_path(directory: Path, resume: bool) -> None:
+    """Refuse a directory where no run can begin, or go on.
+
+    Raises `InputError` if it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it
+    cannot be made, because a file stands in its way or nothing may be written there.
+
+    Parameters
+    ----------
+    directory, resume
+        The run directory, and whether a run that was begun there is to go on.
+    """
+    if resume:
+        required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
+        require(is_begun(directory), required)
+        return
+    accepted = "accepted is a new directory, or --resume to go on with the run in it"
+    require(_is_free(directory), f"run directory {directory} exists: {accepted}")
+    there = nearest_existing(directory)
+    kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
+    cause = f"{there} is {'not for us to write in' if there.is_dir() else kind}"
+    said = f"run directory {directory} cannot be made, because {cause}: accepted is a place below a directory that is"
+    require(there.is_dir() and os.access(there, os.W_OK), said)

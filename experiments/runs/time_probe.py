@@ -1,0 +1,138 @@
+"""How long a run will take and how much memory: its first batches are played for a few rounds, and thrown away."""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import psutil
+
+from fl_audit.clients.app import app as client_app
+from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.cluster.access import usable_cores
+from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import federation_plan
+from fl_audit.server.app import FederationClock, build_server_app
+from fl_audit.trials import TrialBatch
+
+ENOUGH_SECONDS = 4.0
+"""A probe ends with the round in which it has taken so long, once it has two rounds to tell a time from."""
+_FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
+"""How long Ray takes to start, a client's process, and a report with a row for a trial and round, beside the imports of
+this program: measured on machines of two cores."""
+_PROCESSES_APART = 2
+"""The victim's and the insider's."""
+_SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
+"""Flower's runtime looks for messages and replies ten times a second, and handles each in some milliseconds."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a few rounds took."""
+
+    trials: int  # trials that were played together
+    rounds: int  # rounds of each trial that were timed
+    start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
+    round_seconds: float  # one round of all these trials
+    seconds: float  # estimate of the whole training, on the local engine
+    memory: int  # most bytes of memory that this process held
+    command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
+
+
+class _EnoughError(Exception):
+    """Ends a probe."""
+
+
+class _Stopwatch:
+    """Counts the rounds of some trials, and ends the run when it has seen enough of them."""
+
+    def __init__(self, trials: int, rounds: int) -> None:
+        self.trials, self.planned = trials, rounds
+        self.begun, self.rounds = time.monotonic(), list[float]()
+        self.memory = 0
+        self._moved = 0
+
+    def __call__(self, trials: int) -> None:
+        self._moved += trials
+        if self._moved < self.trials:
+            return
+        self._moved = 0
+        self.rounds.append(time.monotonic())
+        self.memory = max(self.memory, psutil.Process().memory_info().rss)
+        timed, taken = len(self.rounds) - 1, self.rounds[-1] - self.begun
+        # The last round is followed by what a finished batch writes, and nothing is to be written.
+        if len(self.rounds) >= self.planned or timed >= _MOST_ROUNDS:
+            raise _EnoughError
+        if timed >= _FEWEST_ROUNDS and taken > ENOUGH_SECONDS:
+            raise _EnoughError
+
+
+def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
+    """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
+
+    Raises `FederationError` if a client fails.
+
+    Parameters
+    ----------
+    plan, engine
+        What is to be done, and where; it is tried on the local engine.
+    """
+    begun = psutil.Process().cpu_times()
+    wave = _first_wave(plan)
+    together, rounds = sum(batch.count for batch in wave), plan.public.rounds
+    watch = _Stopwatch(together, rounds)
+    settings = plan.config.run
+    # Whatever seed is drawn for the run, its trials take as long.
+    federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
+    app = build_server_app(federation, lambda result: None, FederationClock(), watch)
+    ahead = read_ahead if settings.trials_per_batch == 1 else None
+    began, busy = time.monotonic(), time.process_time()
+    with suppress(_EnoughError):
+        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, max(1, settings.actors), ahead)
+    # Where others use the machine too, all that is reckoned from processor seconds lasts as much longer.
+    slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
+    first = watch.rounds[0] - watch.begun
+    timed = len(watch.rounds) - 1
+    each = (watch.rounds[-1] - watch.rounds[0]) / timed if timed else first
+    waves = plan.config.audit.trials / together
+    total = waves * (first + (rounds - 1) * each)
+    imports = slowness * (begun.user + begun.system)
+    # The report takes the time of its tables, tests and figures.
+    report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.trials * rounds)
+    command = imports + _training_seconds(plan, engine, total, imports) + report
+    return Probe(together, max(1, timed), first, each, total, watch.memory, command)
+
+
+def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
+    """Return how long clients take to start and to train.
+
+    In this process, one after the other, they train for `alone` seconds. It would take this process `imports` seconds
+    again to get here, which tells how fast the machine is.
+    """
+    settings, public = plan.config.run, plan.public
+    match engine:
+        case Engine.LOCAL:
+            return alone
+        case Engine.RAY:
+            cores = max(1, usable_cores() // settings.threads)
+            cohort = public.cohort(1)
+            clients = public.nodes if cohort is None else len(cohort)
+            batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
+            waves = -(-batches // settings.batches_in_flight)
+            calls = batches * public.rounds * (clients + public.insiders * public.with_insider)
+            processes = min(settings.actors or cores, clients) + _PROCESSES_APART
+            start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
+            waiting = _SECONDS_OF_A_LOOK * public.rounds * waves + _SECONDS_OF_A_CALL * calls
+            return start + alone / min(cores, clients) + waiting
+        case _:
+            assert_never(engine)
+
+
+def _first_wave(plan: AuditPlan) -> tuple[TrialBatch, ...]:
+    size, trials = plan.config.run.trials_per_batch, plan.config.audit.trials
+    assert size is not None, "a resolved configuration names the size of a batch"
+    starts = range(0, min(trials, size * plan.config.run.batches_in_flight), size)
+    return tuple(TrialBatch(number, first, min(size, trials - first)) for number, first in enumerate(starts))

@@ -1,0 +1,160 @@
+"""What commands of studies, benchmarks and the catalogue share: options, tables, runs that nobody keeps, and their
+ends.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from shutil import which
+from statistics import median
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from rich.table import Table
+from scipy.stats import binom
+
+from fl_audit.errors import InputError, require
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.progress import Progress, no_progress
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.report.finding import RunContents
+
+T = TypeVar("T")
+
+
+def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
+    """Return a parser that shows the docstring of a command as it stands.
+
+    Parameters
+    ----------
+    doc, quick
+        The docstring, and what `--quick` does, empty where there is no such option.
+    """
+    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    return parser
+
+
+def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
+    """Return the values of some names, separated by commas; all of them for None.
+
+    Parameters
+    ----------
+    names, known, what
+        The names, all values by name, and what they are names of, in words.
+
+    Raises
+    ------
+    InputError
+        If there is none of a name.
+    """
+    wanted = list(known) if names is None else names.split(",")
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"{what} is {name!r}: accepted are {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def table_of(
+    columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
+) -> Table:
+    """Return a table.
+
+    Parameters
+    ----------
+    columns, title, words, rows
+        Names of its columns, what stands above it, the columns of words, which stand at the left, as numbers do at the
+        right, and its rows, as far as they are known.
+    """
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, justify="left" if column in words else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def end(problems: Sequence[str], fine: str) -> NoReturn:
+    """Print what contradicts the claims, or that nothing does, and end with status 1 or 0.
+
+    Parameters
+    ----------
+    problems, fine
+        A line each, and what is said where there are none.
+    """
+    print("\n".join(problems) or fine)
+    sys.exit(1 if problems else 0)
+
+
+def played(
+    what: AuditPlan | dict[str, Any], parties: Parties = HONEST, progress: Progress = no_progress
+) -> RunContents:
+    """Play a run on the local engine, in a directory that is thrown away.
+
+    Parameters
+    ----------
+    what, parties, progress
+        Its plan, or the sections of its configuration; who plays; and what shows how far it is.
+    """
+    plan = what if isinstance(what, AuditPlan) else resolve(parse_config(what))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "run"
+        return run_audit(plan, path, Engine.LOCAL, progress=progress, parties=parties, with_report=False)
+
+
+def allowed(audits: int) -> int:
+    """Return how many of so many audits may accuse, but with probability 0.01, if each does with probability 5 %."""
+    return int(binom.ppf(0.99, audits, 0.05))
+
+
+def asked(
+    python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays that a script writes in another interpreter.
+
+    Parameters
+    ----------
+    python, script
+        The interpreter, and the script's text; it is given the paths of the archive to read and of that to write.
+    told, of_whom, environment
+        The arrays that it reads, whose code it runs, in words, and its variables, None for those of this process.
+
+    Raises
+    ------
+    InputError
+        If there is no such interpreter, or it fails; the last line that it wrote says why.
+    """
+    require(which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
+    with tempfile.TemporaryDirectory() as scratch:
+        read, written, path = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
+        np.savez(read, **told)
+        path.write_text(script)
+        done = subprocess.run([python, path, read, written], capture_output=True, text=True, env=environment)
+        wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        require(done.returncode == 0, f"{python} failed with {of_whom}; it wrote: {wrote[0]}")
+        with np.load(written) as arrays:
+            return dict(arrays)
+
+
+def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
+    """Return the median seconds of each way, which take turns: a first turn warms up, and so many more count.
+
+    Parameters
+    ----------
+    ways, repeat
+        What is timed, and how many turns count.
+    """
+    seconds: list[list[float]] = [[] for _ in ways]
+    for _ in range(repeat + 1):
+        for work, taken in zip(ways, seconds, strict=True):
+            began = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - began)
+    return [median(taken[1:]) for taken in seconds]

@@ -1,0 +1,223 @@
+"""Guarantees in one call: which noise keeps a guarantee, and what a noise multiplier guarantees."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import as_floats, choice
+from fl_audit.privacy import defaults
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.names import NoiseOver
+from fl_audit.privacy.scores import Sensitivities
+from fl_audit.privacy.targets import one_target
+from fl_audit.released_model.methods import StarMethod
+from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
+from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod
+
+
+def account(
+    noise_multiplier: float,
+    rounds: int,
+    delta: float,
+    *,
+    adjacency: Adjacency | str,
+    sampling_rate: float = defaults.SAMPLING_RATE,
+    prior: float = defaults.PRIOR,
+    accountant: Accountant | str | None = defaults.ACCOUNTANT,
+    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
+    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY,
+) -> Guarantee:
+    """Say what Gaussian noise guarantees over a training.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise over what `noise_over` names, positive.
+    rounds
+        Number of releases, at least 1.
+    delta
+        Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
+        1.
+    adjacency
+        How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
+    sampling_rate
+        Probability with which a record or client takes part in a round, above 0 and at most 1.
+    prior
+        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+    accountant
+        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling and
+        `pld` with it.
+    sensitivities
+        `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
+    noise_over
+        What the noise multiplier multiplies: the `sensitivity`, which is twice the clipping norm where a unit is
+        replaced, or the `clipping-norm`, over which Opacus, TensorFlow Privacy and dp-accounting quote noise. The
+        guarantee has both: `noise_multiplier` and `noise_over_clipping_norm`.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, a number is out of its range, or the accountant cannot account for the training.
+
+    Examples
+    --------
+    >>> round(account(5.46, 30, 1e-3, adjacency="replace-record", accountant="gdp").epsilon, 2)
+    3.15
+    >>> round(account(1.0, 100, 1e-5, adjacency="replace-record", sampling_rate=0.01).epsilon, 3)
+    0.344
+    >>> copied = {"adjacency": "replace-record", "sampling_rate": 0.01, "noise_over": "clipping-norm"}
+    >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
+    0.895
+    """
+    over, neighbours = choice(NoiseOver, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
+    events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
+    return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
+
+
+def calibrate(
+    rounds: int,
+    delta: float,
+    *,
+    adjacency: Adjacency | str,
+    belief: float | None = None,
+    advantage: float | None = None,
+    epsilon: float | None = None,
+    reconstruction: float | None = None,
+    candidates: int | None = None,
+    singling_out: float | None = None,
+    population_share: float | None = None,
+    sampling_rate: float = defaults.SAMPLING_RATE,
+    prior: float = defaults.PRIOR,
+    accountant: Accountant | str | None = defaults.ACCOUNTANT,
+    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
+) -> Guarantee:
+    """Find the least Gaussian noise that keeps a guarantee: the `noise_multiplier` of the guarantee that is returned.
+
+    It is over the sensitivity, which is twice the clipping norm where a unit is replaced; the guarantee's
+    `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
+
+    Parameters
+    ----------
+    rounds, delta, adjacency
+        As for `account`.
+    belief
+        Largest belief of the insider in the true data set, above the prior and below 1.
+    advantage
+        Largest advantage of the insider, above 0 and below 1: the exact one, delta(0), whoever the accountant is.
+        `rdp-classic` keeps `rho_alpha` there too.
+    epsilon
+        Largest epsilon, positive.
+    reconstruction, candidates
+        Largest probability with which an attacker who knows all other records names the right one of some equally
+        likely candidates, above 1 / candidates and below 1; and how many these are, from 2; left out, 1000.
+    singling_out
+        Largest probability with which an attacker's description of one person, which fits few of the population, fits
+        the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,
+        `epsilon`, `reconstruction` and `singling_out` is given.
+    population_share
+        Share of the population that the description fits, above 0 and below 1; left out, 0.001.
+    sampling_rate, prior, accountant, sensitivities
+        As for `account`.
+
+    Raises
+    ------
+    InputError
+        If not exactly one target is given, a name is unknown, a number is out of its range, or the accountant cannot
+        account for the training.
+
+    Examples
+    --------
+    >>> guarantee = calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+    >>> round(guarantee.noise_multiplier, 2)
+    9.95
+    """
+    target = one_target({
+        "belief": belief, "advantage": advantage, "epsilon": epsilon, "reconstruction": reconstruction,
+        "candidates": candidates, "singling-out": singling_out, "population-share": population_share,
+    })  # fmt: skip
+    events = gaussian_rounds(1.0, rounds, sampling_rate)
+    claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
+    return derive_guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
+
+
+def lower_bound(
+    member_scores: ArrayLike,
+    nonmember_scores: ArrayLike,
+    delta: float,
+    *,
+    confidence: float = 0.95,
+    method: BoundMethod | str = BoundMethod.CLOPPER_PEARSON,
+) -> LowerBound:
+    """Bound epsilon from below by the scores of any attack; higher scores mean members.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Scores of trainings with the unit, shape (n,), and without it, (m,), at least one of each, no NaN.
+    delta
+        The bound is on epsilon at this delta; from 0 to below 1.
+    confidence
+        Above 0.5 and below 1.
+    method
+        `clopper-pearson` assumes nothing of the scores; others are named by `BoundMethod`, each with its assumption.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range or the method cannot take the scores.
+
+    Examples
+    --------
+    >>> scores = np.arange(100.0)
+    >>> round(lower_bound(scores + 100, scores, 0.0).epsilon, 2)
+    3.05
+    """
+    members, nonmembers = as_floats("member scores", member_scores), as_floats("nonmember scores", nonmember_scores)
+    return epsilon_lower_bound(members, nonmembers, delta, confidence, choice(BoundMethod, "method", method))
+
+
+def epsilon_star(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    *,
+    method: StarMethod | str | None = None,
+    confidence: float = 0.95,
+    cut: float | None = None,
+    rng: np.random.Generator | None = None,
+) -> StarEstimate:
+    """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023, Definition 2.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses on training records, shape (m,), and on a sample of the population, (p,), at least two of each, finite
+        and at least 0.
+    delta
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    method
+        `parametric` fits a normal distribution to each set, `mixture` a mixture of normals, `empirical` counts. None
+        takes
+        `parametric` where its fit holds, and `empirical` where it is rejected.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+    cut
+        Error rates below it and above 1 less it are left out, from 0, which leaves out none, to below 0.5. None takes
+        those of the paper: 0.001 for `empirical`, 1e-6 otherwise.
+    rng
+        Draws the bootstrap samples; None starts a generator at 0, so that equal calls answer alike.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a number is out of its range.
+    """
+    generator = np.random.default_rng(0) if rng is None else rng
+    chosen = None if method is None else choice(StarMethod, "method", method)
+    members, population = as_floats("member losses", member_losses), as_floats("population losses", population_losses)
+    return estimate_epsilon_star(members, population, delta, generator, chosen, confidence, cut)

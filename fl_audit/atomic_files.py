@@ -1,0 +1,153 @@
+"""Files that are written whole or not at all."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fl_audit.errors import InputError, require
+
+
+@contextmanager
+def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
+    """Give a temporary name beside `path` to write to, and move the file into place when the block ends well.
+
+    A reader never finds half a file, and an interrupted writer leaves none behind.
+
+    Parameters
+    ----------
+    path
+        The file to write; its directory is made where it is missing. The temporary name has the same ending.
+    private
+        Whether nobody but the owner may read it; otherwise the file mode creation mask of the user decides.
+
+    Raises
+    ------
+    InputError
+        If a pipe, a socket or a device is there, which is not for us to replace.
+    OSError
+        If the system refuses to write, as on a full disk; it names `path`.
+    """
+    require_ordinary(str(path), path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    temporary.unlink(missing_ok=True)
+    try:
+        temporary.touch(0o600 if private else 0o666, exist_ok=False)
+        permissions = stat.S_IMODE(temporary.stat().st_mode)  # what the system granted of those
+        yield temporary
+        # Some writers make the file anew, with permissions of their own.
+        temporary.chmod(permissions)
+        os.replace(temporary, path)
+    except Exception as error:
+        # Writers name their temporary file, or none, and some say it in words of their own.
+        named = re.search(r"os error (\d+)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(named[1]) if named else None
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def require_ordinary(said: str, path: Path) -> None:
+    """Refuse a pipe, a socket, a device or a circle of links, which would be waited for or replaced.
+
+    What is missing is for others to refuse, and a pipe that a shell has opened, such as `<(command)`, is read.
+
+    Parameters
+    ----------
+    said, path
+        How the message begins, and the path that a user named.
+
+    Raises
+    ------
+    InputError
+        If it is one, or its name is longer than the system takes.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        number = error.errno if isinstance(error, OSError) else errno.EINVAL
+        if number in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM):
+            return
+        why = os.strerror(number or errno.EINVAL)
+        shown = said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
+        raise InputError(f"{shown} cannot be had ({why}): accepted are files and directories") from error
+    is_open = path.as_posix().startswith(_OPENED) and stat.S_ISFIFO(mode)
+    found = next((words for is_kind, words in _KINDS.items() if is_kind(mode)), None)
+    require(found is None or is_open, f"{said} is {found}: accepted are files and directories")
+
+
+_LONGEST_SAID = 100
+_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
+
+
+def remove_halves(directory: Path) -> None:
+    """Remove what writers that were killed left of their files in a directory and below it."""
+    for path in directory.rglob("*"):
+        if is_half(path) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def is_half(path: Path) -> bool:
+    """Return whether a writer that was killed left this of its file, by its name."""
+    return path.match(".*.part*")
+
+
+SCHEMA = 1  # of `summary.json`
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run; `InputError` if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
+    except UnicodeDecodeError as error:  # whose text repeats a byte of a file that may be secret
+        raise InputError(f"{path} cannot be read: it is no text in UTF-8") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+SEALS = "seals.json"
+"""In a run directory: by path, the SHA-256 digests that a file of it may have, which are two while it is written."""
+
+
+def require_sealed(directory: Path) -> None:
+    """Refuse a run of which a file is not what the run wrote: configuration, provenance or summary.
+
+    This finds edits and damage, not the forgery of somebody who writes the seals anew. A run without seals, of an
+    earlier version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
+    """
+    path = directory / SEALS
+    if not path.exists():
+        return
+    seals = read_json(path)
+    well_formed = isinstance(seals, dict) and all(isinstance(digests, list) for digests in seals.values())
+    require(well_formed, f"{path} is damaged: it holds no digests of files of a run")
+    for name, digests in seals.items():
+        place = directory / name
+        as_written = not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() in digests
+        fix = "it was edited or damaged; bring the original back, or carry the run out anew"
+        require(as_written, f"{place} is not what the run wrote: {fix}")
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """Read every number of a finished run, by finding; `InputError` if there is none, or its summary is damaged."""
+    path = directory / "summary.json"
+    require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not {"verdict", "guarantee"} <= found.keys():
+        raise InputError(f"{path} is no summary of a run (schema {SCHEMA})")
+    require_sealed(directory)
+    return found

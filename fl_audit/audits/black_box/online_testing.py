@@ -1,0 +1,181 @@
+"""A claim held against few trials: each is guessed by what the trials before it taught, and right guesses are counted.
+
+Whoever plays a whole app a few hundred times cannot afford trials that only look for distinguishers. So every trial is
+guessed before it teaches anything: the way of guessing follows from earlier trials alone, and whether D is played is
+decided by a fair coin that nothing else depends on. Under (epsilon, delta)-DP no guess is then right with a probability
+above (e^epsilon + delta) / (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number
+of right guesses is, in distribution, at most binomial. Nothing else is assumed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import beta
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
+from fl_audit.audits.black_box.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
+from fl_audit.audits.black_box.features import BESIDE_OTHERS, LOW_BITS, feature_groups
+from fl_audit.audits.black_box.transcript import Transcripts
+from fl_audit.errors import require, require_number
+from fl_audit.statistics.methods import BoundMethod
+from fl_audit.verdict.verdict import Verdict
+
+_BLOCK = 10  # fewest trials after which everything is learned anew
+_HEAD_START = 1.5
+"""By how many standard deviations of mere luck another group has to be ahead before it takes the place of the first."""
+
+
+def audit_online(
+    claim: StatedClaim,
+    kind: str,
+    trials: Transcripts,
+    present: Flags,
+    confidence: float = 0.95,
+    knows_others: bool = False,
+    void: Flags | None = None,
+) -> ClaimAudit:
+    """Hold a claim against trials that were played one after the other.
+
+    Raises `InputError` if there are too few trials, or the confidence is out of its range.
+
+    Parameters
+    ----------
+    claim, kind
+        The claim, and the name of the scenario.
+    trials, present
+        All trials that were planned, in order, more than `LESSONS`, since a number that depends on how they went would
+        void the confidence; whether D was played, shape (trials,): fair coins, independent of everything else.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    knows_others
+        Whether the claim covers an observer who knows what all others sent. If not, what only such a one can tell
+        refutes nothing: clients may add the noise in shares, and then theirs are known too.
+    void
+        Trials that say nothing of the claim, shape (trials,), None for none: no guess of theirs counts as right. The
+        number of right guesses becomes smaller, and so the confidence holds whatever makes a trial void.
+    """
+    require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
+    limit, counts = claim.limits[-1], np.ones(len(trials), dtype=bool) if void is None else ~void
+    trials = replace(trials, has_release=trials.has_release & counts)
+
+    def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
+        """Return what guesses by some groups of features come to."""
+        right, scores, group, rule = _guesses(groups, present)
+        right &= counts[LESSONS:]
+        bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
+        are_trials = int(trials.taken(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
+        ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
+        distinguisher = Distinguisher(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
+        return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, trials, present, LESSONS)
+
+    every = feature_groups(trials)
+    low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
+    by_all = {name: features for name, features in every.items() if knows_others or name != BESIDE_OTHERS}
+    attempt, floating = guessed(by_all), guessed(low_bits)
+    knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
+    if knowing is not None and not knowing.is_broken:
+        knowing = None
+    verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
+    found = floating if floating.is_broken else None
+    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
+
+
+def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
+    """Return which way to play tells most, from trials that are not counted; the first of equals.
+
+    Parameters
+    ----------
+    pilots, claim
+        Trials of every way and whether D was played, and the claim.
+    """
+
+    def margin(trials: Transcripts, present: Flags) -> float:
+        can_teach = min(present.sum(), (~present).sum()) >= 4
+        return find_distinguishers("", trials, present, claim.limits, len(trials))[0].margin if can_teach else -np.inf
+
+    return int(np.argmax([margin(*one) for one in pilots]))
+
+
+def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
+    """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 certifies nothing.
+
+    The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
+    epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or more are right than there
+    are.
+
+    Parameters
+    ----------
+    right, guesses
+        How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
+    delta, confidence
+        The delta of the bound, at least 0 and below 1; and its confidence, above 0.5 and below 1.
+
+    Examples
+    --------
+    >>> round(guessed_epsilon(180, 180, 1e-5, 0.95), 2)
+    4.09
+    >>> guessed_epsilon(95, 180, 1e-5, 0.95)
+    0.0
+    """
+    require(0 <= right <= guesses and guesses >= 1, f"{right} of {guesses} guesses are right: accepted are 0 to all")
+    if right == 0:
+        return 0.0
+    share = float(beta.ppf(1 - confidence, right, guesses - right + 1))
+    return float(np.log((share - delta) / (1 - share))) if 2 * share > 1 + delta else 0.0
+
+
+def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
+    """Return how many trials a claim takes at least: with fewer, not even right guesses alone could refute it.
+
+    Parameters
+    ----------
+    claim, confidence
+        The claim; above 0.5, below 1.
+
+    Examples
+    --------
+    >>> fewest_trials(StatedClaim("add-remove-client", epsilon=4.0))
+    186
+    """
+    # A claim of a huge epsilon allows a share that is 1 in floating point.
+    wrong = max(1 - claim.success, 1e-15)
+    return LESSONS + int(np.floor(np.log(1 - confidence) / np.log1p(-wrong))) + 1
+
+
+def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
+    """Guess block by block, each by the group of features that had guessed best before."""
+    # Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then
+    # what was looked at most, and its last rule.
+    names, count = list(groups), len(present)
+    scores = np.zeros((len(names), count))
+    rules: dict[str, Rule] = {}
+    followed = np.zeros(count, dtype=np.int64)
+    stop = _BLOCK
+    while stop < count:
+        start, stop = stop, min(count, stop + max(_BLOCK, stop // 10))  # later blocks are longer
+        past = present[:start]
+        followed[start:stop] = _best_distinguisher((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
+        if min(np.sum(past), np.sum(~past)) < 2:
+            continue
+        for place, name in enumerate(names):
+            rules[name] = learned_rule(groups[name][:start], past)
+            seen = rules[name](groups[name][:stop])
+            # Less the middle between the medians under D and D'.
+            medians = np.median(seen[:start][past]) + np.median(seen[:start][~past])
+            scores[place, start:stop] = seen[start:] - float(medians) / 2
+    chosen = scores[followed, np.arange(count)][LESSONS:]
+    group = names[int(np.bincount(followed[LESSONS:]).argmax())]
+    nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731
+    return (chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing)
+
+
+def _best_distinguisher(right: Flags) -> int:
+    """Return which group guessed best, from whether guesses were right (groups, trials); the first unless beaten."""
+    counts = right.sum(axis=1)
+    best = int(np.argmax(counts))
+    head_start = _HEAD_START * np.sqrt(right.shape[1]) / 2
+    return best if counts[best] > counts[0] + head_start else 0

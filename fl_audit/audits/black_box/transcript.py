@@ -1,0 +1,171 @@
+"""What an observer saw of a trial: released arrays round by round, of large models in few numbers, and all beside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
+
+_ARRAYS = ("steps", "released", "direction", "others", "own")  # of what was seen, by parameter
+_PARTS = 12  # most tensors that are looked at by themselves; where there are more, neighbours are taken together
+_PUBLIC = 16  # public random directions, which add up what lies in none of the other columns
+_SHOWN = 64  # released values that are kept as they are: their low bits may tell
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One trial as its observer saw it."""
+
+    # What every released model is ahead of the model that was sent out, shape (rounds, parameters); NaN where nothing
+    # was released, or something that is no number.
+    steps: Floats
+    # The released models themselves, shape (rounds, parameters): their low bits may tell. NaN as above.
+    released: Floats
+    # By how much the differing contribution differs between D and D', as far as the observer knows; shape (rounds,
+    # parameters), zeros where nothing is known.
+    direction: Floats
+    others: Floats  # mean of the contributions of everybody but the target, where the observer knows them; else zeros
+    # What the observer knows of the noise itself: what became of its own contribution, less this contribution.
+    own: Floats
+    # Whether a contribution of the target's client arrived, in any round: of one that learned nothing, none does.
+    contributed: bool
+    has_release: bool  # whether anything was released, in any round, that is no model sent out before
+    # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
+    # numerical value is a name with the value 1.
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    refusal: str | None = None  # what the mechanism said when it refused to go on, None if it played to the end
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """Many trials of the same kind, stacked."""
+
+    # `steps`, `released`, `direction`, `others`, `own`: as of `Transcript`, with a leading axis of trials.
+    steps: Floats
+    released: Floats
+    direction: Floats
+    others: Floats
+    own: Floats
+    contributed: Flags  # as of `Transcript`, bool (trials,)
+    has_release: Flags  # as of `Transcript`, bool (trials,)
+    numbers: Floats  # shape (trials, names); NaN where a number was missing
+    names: tuple[str, ...]  # names of the numbers, shape (names,)
+    refused: Flags  # whether the mechanism refused to go on, bool (trials,)
+    tensors: tuple[tuple[str, slice], ...]  # name and slice of the parameters of every tensor
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def share_of_trials(self, present: Flags) -> float:
+        """Return in what share of trials the claim could have been broken, under D or under D', whichever is less.
+
+        A trial in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
+        `present` says whether D was played, shape (trials,), at least one trial.
+        """
+        are_trials = self.has_release & (self.contributed | ~present)
+        return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
+
+    def taken(self, which: Flags | Integers | slice) -> "Transcripts":
+        """Return some of the trials, by mask, positions or slice."""
+        by_trial = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
+        return replace(self, **{name: getattr(self, name)[which] for name in by_trial})
+
+
+def stacked(
+    seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
+) -> Transcripts:
+    """Stack trials.
+
+    Parameters
+    ----------
+    seen, tensors
+        At least one trial, all with arrays of the same shape; name and slice of every tensor.
+    names
+        Numbers to keep; None for every name that appears in any trial.
+    """
+    if names is None:
+        names = tuple(sorted({name for one in seen for name in one.numbers}))
+    numbers = np.array([[one.numbers.get(name, np.nan) for name in names] for one in seen], dtype=np.float64)
+    arrays = {part: np.stack([np.asarray(getattr(one, part), dtype=np.float64) for one in seen]) for part in _ARRAYS}
+    flags = [(one.contributed, one.has_release, one.refusal is not None) for one in seen]
+    contributed, has_release, refused = np.array(flags).T
+    table = numbers.reshape(len(seen), len(names))
+    return Transcripts(
+        **arrays, contributed=contributed, has_release=has_release, numbers=table, names=names, refused=refused,
+        tensors=tensors,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """From vectors of all parameters to some forty numbers.
+
+    The columns are, for every tensor, the part along the known difference; for every tensor, the sum of its values;
+    and sums over random disjoint sets of parameters with random signs, each over the root of the number of its
+    parameters. The first ones keep all that a Gaussian mechanism with a known difference tells.
+    """
+
+    parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
+    sets: Integers  # to which set a parameter belongs, shape (parameters,)
+    signs: Floats  # with which sign it counts there, shape (parameters,)
+    shown: Integers  # places of the values that are kept, shape (at most 64,)
+
+    @property
+    def columns(self) -> tuple[tuple[str, slice], ...]:
+        """Names and slices of the columns, as `Transcripts.tensors`."""
+        count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
+        along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
+        sums = ("the sums of its tensors", slice(count, 2 * count))
+        return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
+
+    def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
+        """Return the sketch of vectors, shape (rounds, columns).
+
+        Parameters
+        ----------
+        vectors, difference
+            Shape (rounds, parameters), and what differs between D and D', likewise; zeros where it is not known.
+        """
+        products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
+        lengths = np.stack(self._lengths(difference))
+        along = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+        sums = [vectors[:, part].sum(axis=1) for _, part in self.parts]
+        counts = np.maximum(np.bincount(self.sets, minlength=_PUBLIC), 1)
+        public = [np.bincount(self.sets, self.signs * row, _PUBLIC) / np.sqrt(counts) for row in vectors]
+        return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
+
+    def of_difference(self, difference: Floats) -> Floats:
+        """Return the difference in the coordinates of the sketch: its lengths in the columns that lie along it.
+
+        So the product of a sketched vector with this one is the product of the vectors, (rounds, parameters).
+        """
+        found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
+        found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
+        return found
+
+    def _lengths(self, difference: Floats) -> list[Floats]:
+        return [np.linalg.norm(difference[:, part], axis=1) for _, part in self.parts]
+
+
+def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
+    """Return the sketch of models with such tensors; it is the same in every process.
+
+    The tensors stand in the order in which they are flattened; there is at least one. Raises `InputError` if there is
+    no parameter.
+    """
+    sizes = [int(np.prod(shape)) for shape in shapes.values()]
+    require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")
+    stops, names = np.cumsum(sizes), list(shapes)
+    groups = np.array_split(np.arange(len(sizes)), min(_PARTS, len(sizes)))
+    ends = [(group[0], group[-1]) for group in groups]
+    called = [names[a] if a == z else f"{names[a]} to {names[z]}" for a, z in ends]
+    parts = tuple(zip(called, [slice(int(stops[a] - sizes[a]), int(stops[z])) for a, z in ends], strict=True))
+    total = int(stops[-1])
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=total)
+    sets = draws.integers(_PUBLIC, size=total)
+    signs = draws.choice([-1.0, 1.0], size=total)
+    shown = np.sort(draws.choice(total, size=min(total, _SHOWN), replace=False))
+    return Sketch(parts, sets, signs, shown)

@@ -1,0 +1,118 @@
+"""What the canaries of one training certify: the loss of one client in one round, and over the training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.adjacency import Relation
+from fl_audit.audits.canaries.bounds import one_run_bound
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.tradeoff import checked_scores
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.accounting import account
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.shift import gaussian_slope
+
+
+@dataclass(frozen=True)
+class OneRunCertificate:
+    """What the canaries of one training say of it."""
+
+    canaries: int  # how many there were
+    rounds: int  # in how many rounds they were scored
+    # An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
+    # spread, at least 0. It is marked by its assumption alone, not by a confidence.
+    mu: float
+    mu_lower: float  # the lower bound of it, at least 0
+    mu_claimed: float  # what the claim allows it to be: 1 / noise multiplier
+    epsilon_round: float  # the bound on epsilon at `delta` of one such round
+    # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
+    # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
+    epsilon_lower: float
+    epsilon_claimed: float  # the same for the claim as it stands
+    delta: float  # the bounds are on epsilon at this delta
+    confidence: float  # probability with which the bounds hold where the assumption does
+    method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether a round is certified to tell more than the claim allows."""
+        return self.mu_lower > self.mu_claimed
+
+
+def certify(
+    scores: ArrayLike,
+    coins: ArrayLike,
+    claim: Claim,
+    confidence: float = 0.95,
+    method: OneRunMethod = OneRunMethod.SHIFT,
+    decoys: ArrayLike = (),
+    parts: ArrayLike = (),
+) -> OneRunCertificate:
+    """Return what the scores of canaries with secret coins certify about a training with Gaussian noise.
+
+    Parameters
+    ----------
+    scores
+        <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
+        of whole rounds in which the canary's client took part.
+    coins, claim
+        Which canaries were in, bool, same shape; what the training guarantees, whose first event is the noisy sum of a
+        round: Gaussian, with or without sampling.
+    confidence
+        Above 0.5, below 1.
+    method
+        Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
+        random directions under Gaussian noise.
+    decoys
+        Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
+        told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
+        as well.
+    parts
+        How much of its canary each score holds if that is in, at least 0, of the shape of the scores, for `shift`; left
+        out, all of it. A canary record of DP-SGD that k of s steps took has the part k / sqrt(s), its score being in
+        units of sqrt(s) canaries: mu is then that of one step.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, the claim's noise is not Gaussian, or a number is out of its range.
+    """
+    shape = np.shape(scores)
+    require(len(shape) == 2, f"scores have shape {shape}: accepted is (rounds, canaries)")
+    values, tossed = checked_scores(scores, coins)
+    multiplier = claim.events[0].noise_multiplier
+    if multiplier is None:
+        raise InputError(f"the claim releases {claim.events[0]}: accepted are rounds with Gaussian noise")
+    comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
+    require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
+    others = np.asarray(decoys, dtype=np.float64).ravel()
+    whole = np.size(parts) == 0
+    held = np.append(np.where(tossed, 1.0 if whole else np.reshape(parts, -1), 0.0), np.zeros(others.size))
+    estimate = gaussian_slope(held, np.append(values, others), confidence)
+    mu_lower, epsilon = estimate.low, gdp_epsilon(claim.delta, estimate.low)
+    if whole or method is not OneRunMethod.SHIFT:
+        require(whole, f"parts with {method}: accepted with shift alone")
+        bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
+        if bound.mu is None:
+            raise InputError(f"method is {method}: accepted are those that bound mu")
+        mu_lower, epsilon = bound.mu, bound.epsilon
+    return OneRunCertificate(
+        canaries=shape[1], rounds=shape[0],
+        mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),
+        delta=claim.delta, confidence=confidence, method=method,
+    )  # fmt: skip
+
+
+def over_the_training(claim: Claim, excess: float) -> float:
+    """Return epsilon at delta by the claimed accountant if each round's mu is so many times the claimed one.
+
+    Parameters
+    ----------
+    claim, excess
+        What the training guarantees; the excess is at least 0.
+    """
+    return 0.0 if excess == 0 else account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

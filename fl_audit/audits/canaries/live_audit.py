@@ -1,0 +1,256 @@
+"""What the canaries of a running or finished training say of its guarantee, however often somebody looks.
+
+Bounds are read off all whole rounds, and hold for one look that is chosen beforehand. The verdict is not: whoever looks
+after every round would once in a while see a breach that is none. It is passed at looks that are declared beforehand,
+after 5, 10, 20, 40, ... whole rounds and after the last one, each with an equal share of the family's level, and of
+what the bounds there may err (Bonferroni); what one of them has found stays found. Rounds after the last claimed one
+are in the bounds and in no look: there are no more looks to pay for.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
+from fl_audit.audits.canaries.directions import DECOYS
+from fl_audit.audits.canaries.live_checks import (
+    Dilution,
+    Inconsistencies,
+    Inconsistency,
+    dilution,
+    doubts_about,
+    squared_spread,
+)
+from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guarantee
+from fl_audit.audits.canaries.stored_rounds import (
+    ExcludedCanary,
+    StoredRound,
+    carried_on,
+    fitting_rounds,
+    misnamed,
+    opened,
+    whole_rounds,
+)
+from fl_audit.federation.findings import json_of
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.root_finding import smallest_number
+from fl_audit.statistics.shift import detectable_shift, spread_of_parts
+from fl_audit.verdict.family import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.verdict.noise_estimate import breach_ratio
+from fl_audit.verdict.verdict import Verdict, verdict_on
+
+FIRST_LOOK = 5
+"""Whole rounds before the first verdict; every later look has twice as many."""
+
+_MOST_ROUNDS = 2**24
+
+
+@dataclass(frozen=True)
+class InterimAnalysis:
+    """What was known after so many whole rounds."""
+
+    rounds: int  # how many
+    finding: OneRunCertificate  # what they certify; the bounds of all declared looks hold together, with the confidence
+    is_violated: bool  # whether they break the guarantee at this look's share of the level
+
+
+@dataclass(frozen=True)
+class LiveFinding:
+    """What is known of a training now."""
+
+    guarantee: Guarantee  # what is claimed
+    canaries: int  # how many there are
+    finding: OneRunCertificate  # what all whole rounds certify to whoever looks once, at a time chosen beforehand
+    belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `guarantee.belief_bound`
+    looks: tuple[InterimAnalysis, ...]  # the declared looks that have taken place, in order
+    last: int  # number of the last round that was kept, whole or not
+    released: int  # how many rounds were kept, with those that were set aside
+    carried_on: int  # how many were set aside, of a training that was carried on from a model of its own
+    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
+    misfits: tuple[ExcludedCanary, ...]  # canaries whose rounds do not count, and why
+    doubts: Inconsistencies  # what keeps that which was found from being `consistent`
+    # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
+    # where updates of others hide all noise that is missing.
+    limit: float
+    # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
+    is_conclusive: bool
+    dilution: Dilution  # what hides it
+    knows_others: bool  # whether it was kept of every whole round how many others answered
+    knows_weights: bool  # the same of what the replies of canaries weigh
+    weights: tuple[float, ...]  # how much of the heaviest client of a round each canary weighs, at least; from 0 to 1
+    level: float  # share of the level that a look has
+    # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
+    rounds_needed: int | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict at the looks that have taken place; more rounds than were claimed break it by themselves.
+
+        Looks are no evidence where canaries that should send nothing seem to send their opposite, and so stand out
+        more, nor where models were seen that are not those that the rounds went on from.
+        """
+        is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
+        is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
+            Inconsistency.OUT in self.doubts.kinds and not is_replaced
+        )
+        is_broken = self.is_overrun or (not is_deaf and any(one.is_violated for one in self.looks))
+        return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether more rounds were released than were claimed."""
+        return self.released > self.guarantee.rounds
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether the claimed rounds are enough to find such a breach."""
+        return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last claimed round was kept."""
+        return self.last >= self.guarantee.rounds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `fl-audit live --json` prints."""
+        found, guarantee, doubts = self.finding, self.guarantee, self.doubts
+        misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
+        looks = [
+            {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
+        ]
+        told: dict[str, Any] = json_of({
+            "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
+            "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
+            "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
+            "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
+            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": found.mu, "mu_lower": found.mu_lower,
+            "mu_claimed": found.mu_claimed, "epsilon_round": found.epsilon_round, "epsilon_lower": found.epsilon_lower,
+            "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
+            "belief_claimed": guarantee.belief_bound, "delta": guarantee.delta, "accountant": guarantee.accountant,
+            "adjacency": guarantee.adjacency, "confidence": found.confidence, "rounds_needed": self.rounds_needed,
+            "limit_of_detection": self.limit, "others_are_known": self.knows_others,
+            "weights_are_known": self.knows_weights, "canary_weights": self.weights,
+            "spread_of_others": self.dilution.spread, "canaries_stand_out_too_little": self.dilution.is_seen,
+            "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
+        })  # fmt: skip
+        return told
+
+
+def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
+    """Return what the canaries of a training say so far.
+
+    Parameters
+    ----------
+    directory, coins
+        Where its rounds are kept, which may still grow in number; and the seed of the coins, as the clients have it.
+    confidence
+        Confidence of the bounds, above 0.5, below 1.
+    is_over
+        Whether no round will follow though the last claimed one is missing: then the last look takes place.
+
+    Raises
+    ------
+    InputError
+        If nothing whole was kept there, or a number is out of its range.
+    """
+    kept = stored_guarantee(directory)
+    claim = kept.terms.claim(kept.delta)
+    whole_ones, every = whole_rounds(directory, kept.canaries)
+    rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
+    last, before = every[-1].number, carried_on(directory, every)
+    released, seen = len(every) + before, opened(rounds, coins, kept.canaries)
+    whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
+    ended = is_over or last >= claim.rounds
+    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
+    level, shared = FAMILY_LEVEL / len(declared), 1 - (1 - confidence) / len(declared)
+    looks = tuple(
+        InterimAnalysis(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, 1 - level).is_violated)
+        for one in dict.fromkeys(passed)
+    )
+    played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
+    finding, guarantee = _certified(seen, len(rounds), played, confidence), derive_guarantee(claim)
+    judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
+    weights = _weights(rounds)
+    # Bounds are on what is told of a canary, and so hold for heavier clients, whether or not weights count. Only what
+    # they would have found is asked about the heaviest, of which a canary shows so much.
+    part = float(weights.min())
+    hidden = _dilution(rounds[:number], seen, kept, judged, part)
+    shown, sought = (
+        _shift(number, kept, claim, level),
+        part * hidden.shown(finding.mu_claimed / breach_ratio(guarantee)),
+    )
+    found = hidden.behind(shown / part) if looks and part and isfinite(shown) else inf
+    limit = over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf
+    needed = smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS)
+    lower = finding.mu_lower
+    believed = derive_guarantee(played.with_noise(finding.mu_claimed / lower)).belief_bound if lower else claim.prior
+    scores, tossed, decoys = (one[:number] for one in seen)
+    doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights)
+    knows_others = all(one.others is not None for one in rounds)
+    knows_weights = all(note.weight is not None for one in rounds for note in one.present)
+    return LiveFinding(
+        guarantee, kept.canaries, finding, believed, looks, last, released, before, misnamed(every, kept.canaries),
+            wrong,
+        doubts, limit, bool(looks) and shown <= sought, hidden, knows_others, knows_weights, tuple(map(float, weights)),
+        level, needed,
+    )  # fmt: skip
+
+
+def declared_looks(rounds: int) -> tuple[int, ...]:
+    """Return after how many whole rounds a verdict is passed in a training of so many; the last one is its end.
+
+    Examples
+    --------
+    >>> declared_looks(50)
+    (5, 10, 20, 40, 50)
+    """
+    return (*(FIRST_LOOK * 2**n for n in range(rounds.bit_length()) if FIRST_LOOK * 2**n < rounds), rounds)
+
+
+_Opened = tuple[Floats, Floats, Floats]
+
+
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
+    """Return what the first whole rounds certify; without canaries on both sides nothing is told from nothing."""
+    scores, coins, decoys = (one[:number] for one in rounds)
+    is_out_sent = claim.adjacency.relation is Relation.REPLACE
+    return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
+
+
+def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
+    """Return the mu of a round that so many rounds would find in 9 of 10 trainings."""
+    decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
+    is_in = rounds * kept.canaries // 2
+    out = rounds * (kept.canaries + decoys) - is_in
+    return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
+
+
+def _weights(rounds: list[StoredRound]) -> Floats:
+    """Return how much of the heaviest client each canary weighs, (canaries,): the least of whole rounds, 1 if unseen.
+
+    Of what is told of a client, clipped to the same norm, so much shows of a canary.
+    """
+    seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
+    return np.asarray(np.min(seen, axis=0))
+
+
+def _dilution(
+    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
+) -> Dilution:
+    """Return what lies over the noise of some rounds, in sensitivities of the heaviest client.
+
+    Of that a canary holds a part. Others that nobody saw are there only as far as scores tell.
+    """
+    is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
+    bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
+    held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
+    held = np.append(held, np.zeros(decoys))
+    sizes, squared = (part * spread_of_parts(held), held.size - 2), sum(bounds) / max(1, len(bounds))
+    found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
+    return dilution(squared, finding.mu_claimed, found, low, sizes)

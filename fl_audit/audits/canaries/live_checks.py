@@ -1,0 +1,215 @@
+"""Why nothing is said of a training though enough rounds were kept, and how other updates hide missing noise.
+
+A doubt never makes a guarantee broken, and where it says that scores are of something else, they are no evidence. The
+three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
+claimed one; rounds are uneven also where updates of others lie over it, and shrink as the model learns.
+
+**How updates of others hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D +
+z' N(0, 1): its own part, which its coin decides, the sum X of what all others send along its direction v, and noise of
+the true multiplier z'. v is uniform on the sphere of d dimensions and independent of X, so that <X, v> has mean 0 and
+variance |X|^2 / d. Scores are spread by sqrt(z'^2 + s^2), s = |X| / (D sqrt(d)), and what shows of mu = 1/z' is
+
+    m = 1 / sqrt(1/mu^2 + s^2) <= min(mu, 1/s).
+
+A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2), and nothing, not even noise left out, if s >= 1/m*.
+
+s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound, where D is
+the sensitivity of the heaviest client, of which c may be a part: n others, each clipped to C and weighing no more than
+that one, send |X| <= n C together; the other canaries lie along directions of their own, and add C^2 for each that is
+sent. Where more than this spreads the scores, that is seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import hypot, inf, sqrt
+
+import numpy as np
+from scipy.special import fdtr
+from scipy.stats import binom
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.directions import DECOYS
+from fl_audit.audits.canaries.observer_store import StoredGuarantee
+from fl_audit.audits.canaries.stored_rounds import StoredRound, units
+from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.statistics.shift import gaussian_slope, noncentral_t_quantile, spread_of_parts
+from fl_audit.verdict.family import FAMILY_LEVEL
+
+
+@dataclass(frozen=True)
+class Dilution:
+    """What lies over the noise."""
+
+    spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
+    # Whether canaries stand out less than the claimed noise and the bound explain: others' updates lie over them,
+    # clients did not take part, coins are not those that were tossed, or there is more noise than was claimed.
+    is_seen: bool
+
+    def shown(self, mu: float) -> float:
+        """Return what shows of mu, above 0 and finite."""
+        return 1 / hypot(1 / mu, self.spread)
+
+    def behind(self, shown: float) -> float:
+        """Return the mu of which so much shows, above 0; infinite where none shows so much."""
+        left = shown**-2 - self.spread**2
+        return 1 / sqrt(left) if left > 0 else inf
+
+
+def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
+    """Return the bound on s^2 of a round.
+
+    Parameters
+    ----------
+    others, canaries
+        How many clients answered beside those that send canaries, or how many times the heaviest client; and how many
+        canaries there are: half of them are sent, or all where one is replaced by its opposite.
+    size, is_replaced
+        The number of parameters d, at least 1; and whether the guarantee is about a client that is replaced, so that
+        the sensitivity is 2 C, and not C.
+    """
+    sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
+    return (others**2 + sent) / size / unit**2
+
+
+def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> Dilution:
+    """Return what lies over the noise.
+
+    It is seen where mu is estimated so low that this happens in at most 1 in 1,000 trainings whose noise is the
+    claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed noise.
+
+    Parameters
+    ----------
+    squared, claimed, found, low
+        The bound on s^2; the claimed mu of a round, above 0; the estimate of mu and its lower bound, at least 0.
+    sizes
+        Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
+        `detectable_slope`.
+    """
+    least = Dilution(sqrt(squared), is_seen=False)
+    if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
+        return least
+    left = low**-2 - claimed**-2 if low else inf
+    return Dilution(sqrt(max(squared, left)), is_seen=True)
+
+
+def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
+    """Return whether so low an estimate has a smaller probability than the level if mu shows as much as it should."""
+    root, degrees = sizes
+    return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
+
+
+class Inconsistency(StrEnum):
+    """What does not go together."""
+
+    OVERRUN = "overrun"  # a later round than the last claimed one was kept: those that were not may be too many
+    GAPS = "gaps"  # rounds start from other models than those before them were seen to release
+    OUT = "out"  # what canaries send where they are out was not said, and seems to be another than the guarantee needs
+    FAINT = "faint"  # canaries, or one of them, stand out less than the claimed noise lets them
+    UNEVEN = "uneven"  # rounds have far less noise than the others, or are on another scale
+    ATTENDANCE = "attendance"  # canaries take part more often than units are sampled, or nobody saw how often
+
+
+@dataclass(frozen=True)
+class Inconsistencies:
+    """All that does not go together in what was kept of a training."""
+
+    kinds: frozenset[Inconsistency]  # why nothing that was found is `consistent`
+    faint: tuple[int, ...]  # canaries that stand out too little, each by itself
+    uneven: tuple[int, ...]  # rounds with far less noise than the others
+    knows_canaries: bool  # whether of every canary it was kept what it sends, and with which coins
+
+
+def doubts_about(
+    every: Sequence[StoredRound], whole: Sequence[StoredRound], opened: tuple[Floats, Floats, Floats],
+    guarantee: StoredGuarantee,
+    hidden: Dilution, weights: Floats,
+) -> Inconsistencies:  # fmt: skip
+    """Return what does not go together.
+
+    Parameters
+    ----------
+    every, whole, opened
+        All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
+    guarantee, hidden, weights
+        What is claimed; what is known to lie over the noise; and how much of the heaviest client each canary weighs,
+        (canaries,), from 0 to 1.
+    """
+    (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
+    claimed = 1 / guarantee.terms.noise_multiplier
+    faint, shown = _faint(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
+    uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
+    knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
+    found = {
+        Inconsistency.OVERRUN: every[-1].number > guarantee.terms.rounds,
+        # A round that starts from another model than the one before it released: what was seen is then not what is
+        # released. Who watches inside of what adds the noise, for one, sees none of it.
+        Inconsistency.GAPS: any(one.after is not None and then.before != one.after for one, then in steps),
+        Inconsistency.OUT: not knows and _is_other_out(scores, coins, decoys, relation, shown),
+        Inconsistency.FAINT: hidden.is_seen or bool(faint),
+        Inconsistency.UNEVEN: bool(uneven),
+        Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
+    }
+    return Inconsistencies(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
+
+
+def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
+    """Return whether canaries that are out do not look like what a relation compares with.
+
+    What is sent along other directions has mean 0 along theirs. So what is out scores 0 on average if nothing is sent,
+    and lies half of what shows of mu below if its opposite is: either is held to Student's t, at 1 in 1,000.
+    """
+    if (out := scores[coins == 0]).size < 2:
+        return False
+    degrees, root = out.size - 1 + decoys.size, sqrt(out.size)
+    squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
+    below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
+    if relation is Relation.REPLACE:
+        return _stands_out_too_little(shown / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
+    return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
+
+
+def _faint(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:
+    """Return which canaries stand out too little each by itself, as one does whose coins are not those of the judge.
+
+    What one scores where it is in is compared with what it scores where it is out, and with no decoy: above these it
+    stands out half of the time whatever its coins.
+    """
+    found, count = [], scores.shape[1]
+    for one in range(count):
+        mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
+        sizes = spread_of_parts(coins[:, one]), len(coins) - 2
+        if _stands_out_too_little(weights[one] * hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
+            found.append(one)
+    return tuple(found)
+
+
+def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
+    """Return the numbers of rounds whose decoys are spread far less than those of the others.
+
+    An F-test of each round's sum of squares against all others', with as many degrees of freedom as the decoys and the
+    model have; noise that is left out of some rounds shows so, and canaries that are averaged with far more others.
+    """
+    kept = [one for one in rounds if len(one.scores) > DECOYS]
+    if len(kept) < 2:
+        return ()
+    squares = np.square(np.array([one.scores[-DECOYS:] for one in kept]) / units(kept)[:, None]).sum(axis=1)
+    degrees = np.array([1 / (1 / DECOYS + (1 / one.size if one.size else 0)) for one in kept])
+    rest, freedom = squares.sum() - squares, degrees.sum() - degrees
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(rest > 0, squares / degrees * freedom / rest, 1.0)
+    chances = fdtr(degrees, freedom, ratios)
+    return tuple(one.number for one, chance in zip(kept, chances, strict=True) if chance < FAMILY_LEVEL / len(kept))
+
+
+def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: TrainingTerms) -> bool:
+    """Return whether canaries took part more often than the claimed sampling lets them, or nobody saw how often."""
+    if terms.sampling_rate == 1:
+        return False
+    answered = [note for one in rounds for note in one.present]
+    if any(one.models_only for one in rounds) or any(note.coins is None for note in answered):
+        return True
+    often = binom.sf(len(answered) - 1, canaries * len(rounds), terms.sampling_rate)
+    return bool(often < FAMILY_LEVEL)

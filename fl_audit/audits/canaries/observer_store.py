@@ -1,0 +1,237 @@
+"""What an observer of a running training keeps: one file a round, written whole, and what follows from the rounds."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.canaries.directions import DECOYS, canary_direction, canary_score
+from fl_audit.audits.canaries.stored_rounds import CanaryNote, StoredRound, fingerprint, kept_round, stored_in
+from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
+from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.randomness import require_seed
+
+_GUARANTEE = "guarantee.json"
+_DIGITS_OF_A_SEED = 20
+_PATIENCE = 60.0  # seconds in which another process has kept its round
+
+
+@dataclass(frozen=True)
+class TrainingObserver:
+    """Who watches a training, what for, and where it is kept."""
+
+    directory: Path  # where rounds are kept, one file each, beside the guarantee
+    directions: int  # seed of the directions, as the clients have it
+    canaries: int  # how many canaries there are, at least 1
+    terms: TrainingTerms | None = None  # what the training guarantees; None where it is said to who judges alone
+    delta: float = 1e-5  # of the guarantee, above 0 and below 1
+    # How many other clients answer in a round, at most; None where it is seen, or not known.
+    others: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directory", as_path("directory", self.directory))
+        require_seed("directions", self.directions)
+        require_number("canaries is", self.canaries, "whole numbers from 1")
+        if self.others is not None:
+            require_number("others is", self.others, "whole numbers from 0")
+        is_guarantee = self.terms is None or isinstance(self.terms, TrainingTerms)
+        require(is_guarantee, f"terms is {self.terms!r}: accepted are TrainingTerms, or None")
+        require_number("delta is", self.delta, "numbers above 0 and below 1")
+
+    def note(
+        self,
+        server_round: int,
+        before: Iterable[NDArray[Any]],
+        after: Iterable[NDArray[Any]],
+        present: Iterable[CanaryNote],
+        others: int | None = None,
+        norm: float | None = None,
+        run: int | None = None,
+        models_only: bool = False,
+    ) -> None:
+        """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
+
+        A round that leaves the model as it was releases nothing, and is not kept. Rounds of another run that lie there,
+        and rounds from this one on, belong to a training that ended early, and was started again: they are set aside in
+        `earlier-1`, `earlier-2`, ..., and are no evidence any more. Clients that watch one run see the same models, so
+        that they may share a directory: each round is kept once.
+
+        Parameters
+        ----------
+        server_round
+            The round, from 1.
+        before, after
+            Tensors of the model before the round and after it, in their order. They are read only here, where failing
+            ends nothing.
+        present
+            The canaries whose clients answered.
+        others
+            How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
+            and `others` of the watch counts.
+        norm, run
+            The norm to which the strategy clips in this round, and the number of Flower's run; None where that is not
+            known.
+        models_only
+            Whether a client watches, who sees the models alone.
+        """
+        with ends_nothing(f"round {server_round}"):
+            models = list(before), list(after)
+            released = _change(*models)
+            if not released.any():
+                return
+            numbers = range(self.canaries + DECOYS)
+            drawn = (canary_direction(self.directions, server_round, one, released.size) for one in numbers)
+            scores = tuple(canary_score(released, one) for one in drawn)
+            kept = StoredRound(
+                server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
+                self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
+                models_only, *map(_digest, models),
+            )  # fmt: skip
+            from filelock import FileLock
+
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.directory / ".lock", timeout=_PATIENCE):
+                self._keep(kept)
+
+    def _keep(self, kept: StoredRound) -> None:
+        if kept.models_only and self._is_there(kept):
+            return
+        _set_aside(self.directory, kept)
+        path = self.directory / _GUARANTEE
+        if self.terms is not None:
+            ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
+            is_ours = path.is_file() and json.loads(path.read_text(encoding="utf-8")) == ours
+            is_first = not path.is_file() or not any(self.directory.glob("round-*.json"))
+            require(
+                is_ours or is_first, f"{path} states another guarantee than that of this watch: accepted is the same"
+            )
+            if not is_ours:
+                _write(path, ours)
+        _write(self.directory / _file_of(kept.number), asdict(kept))
+
+    def _is_there(self, kept: StoredRound) -> bool:
+        """Return whether another client has kept a round of the run; one that does not go with theirs is refused."""
+        near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
+        last, same = (kept_round(path) if path.is_file() else None for path in near)
+        for one in (last, same):
+            if one is None or one.run != kept.run or kept.number == 1:
+                continue
+            is_alike = (one.directions, len(one.scores), one.models_only) == (kept.directions, len(kept.scores), True)
+            follows = one.after == (kept.before if one is last else kept.after)
+            what = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
+            require(is_alike and follows, f"{what}: accepted is a directory for each")
+        return same is not None and (same.run, same.after) == (kept.run, kept.after)
+
+
+@contextmanager
+def ends_nothing(what: str) -> Iterator[None]:
+    """Have a block of an observer end no training: what goes wrong in it is said, and what is not kept then."""
+    try:
+        yield
+    except Exception as error:  # whatever it is
+        with suppress(Exception):  # a process may have no error stream
+            sys.stderr.write(f"fl_audit: {what} is not kept, and does not count: {in_a_line(error)}\n")
+            sys.stderr.flush()
+
+
+@dataclass(frozen=True)
+class StoredGuarantee:
+    """What the training of a directory guarantees; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
+
+    terms: TrainingTerms
+    delta: float
+    canaries: int
+
+
+def stored_guarantee(directory: Path) -> StoredGuarantee:
+    """Return what the training guarantees whose rounds are kept in a directory.
+
+    Raises `InputError` if no guarantee lies there, or it is damaged.
+    """
+    path = directory / _GUARANTEE
+    require(
+        path.is_file(),
+        f"{path} is missing: accepted are directories in which a `TrainingObserver` with terms keeps rounds",
+    )
+    with stored_in(path, "guarantee of a training that canaries watch") as stored:
+        delta, canaries = float(stored["delta"]), int(stored["canaries"])
+        require(0 < delta < 1 and canaries >= 1, f"delta is {delta}, and canaries are {canaries}")
+        return StoredGuarantee(terms_of_json(stored, str(path)), delta, canaries)
+
+
+def seed_in(path: Path) -> int:
+    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds.
+
+    Raises
+    ------
+    InputError
+        If the file holds none. The message repeats nothing of what stands there, which is secret: Flower sends errors
+        of a client to the server.
+    """
+    accepted = "accepted is a text file with one whole number from 0 to 2**64 - 1 and nothing else"
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InputError(f"{path} holds no seed: {error.strerror}; {accepted}") from None
+    except ValueError:
+        raise InputError(f"{path} holds no seed: it is no text; {accepted}") from None
+    is_seed = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED and int(text) < 2**64
+    require(is_seed, f"{path} holds no seed: {_kind_of(text)}; {accepted}")
+    return int(text)
+
+
+def _kind_of(text: str) -> str:
+    """Say what is wrong with a text that is no seed, without any of it."""
+    lines = len(text.splitlines())
+    return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
+
+
+def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
+    """Return by how much the floating-point tensors of a model changed, as one vector in their order."""
+    # The tensors that clients were sent decide what counts: an average turns counters into fractions.
+    shapes = [one.shape for one in before], [one.shape for one in after]
+    require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
+    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.dtype.kind == "f"]
+    return np.concatenate([np.zeros(0), *((new.astype(np.float64) - old).ravel() for old, new in pairs)])
+
+
+def _file_of(server_round: int) -> str:
+    return f"round-{server_round:06d}.json"
+
+
+def _digest(tensors: Iterable[NDArray[Any]]) -> str:
+    """Return what tells two models apart."""
+    digest = sha256()
+    for one in tensors:
+        digest.update(f"{one.dtype}{one.shape}".encode())
+        digest.update(np.ascontiguousarray(one).tobytes())
+    return digest.hexdigest()
+
+
+def _set_aside(directory: Path, kept: StoredRound) -> None:
+    """Move rounds that are none of this training out of the way, into a directory of their own."""
+    found = {path: kept_round(path) for path in directory.glob("round-*.json")}
+    later = [path for path, one in found.items() if one.run != kept.run or one.number >= kept.number]
+    if kept.models_only:  # another client may have kept later rounds of the run
+        later = [path for path in later if found[path].run != kept.run or kept.number == 1]
+    if later:
+        earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
+        aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"
+        aside.mkdir()
+        for path in later:
+            path.rename(aside / path.name)
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    """Write a file, in the place of an earlier one."""
+    with atomic_file(path) as file:
+        file.write_text(json.dumps(values), encoding="utf-8")

@@ -1,0 +1,316 @@
+"""What was kept of the rounds of a training, read again: which count, and what does not fit together.
+
+The client of a canary says of it beside its reply what is needed so that one which is not looked for is noticed.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cache
+from hashlib import pbkdf2_hmac
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.directions import DECOYS, canary_coins
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.terms import TrainingTerms
+
+Value = TypeVar("Value")
+
+NOTE = "fl-audit-canary"
+"""Entry of a reply that names its canary; its coin stays with the client."""
+_LONGEST = 1000  # characters of a note
+_WORK = 10_000  # hashes that who tries a seed has to take
+_NAMED = 4
+_ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
+
+
+@dataclass(frozen=True)
+class CanaryNote:
+    """What is known of a canary whose client answered; None where nobody said it, as to who sees models alone."""
+
+    number: int  # which canary, from 0
+    is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
+    coins: str | None = None  # fingerprint of its seed of coins
+    directions: str | None = None  # fingerprint of its seed of directions
+    size: int | None = None  # number of parameters that it is spread over
+    norm: float | None = None  # its norm in this round
+    node: str | None = None  # who sent it, as the server knows
+    # As the server knows: what its reply weighs in the average, over what the heaviest of the round does, from 0 to 1.
+    weight: float | None = None
+
+    def __str__(self) -> str:
+        """Return what the note says, as it travels; what the server knows is known without it."""
+        return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
+
+
+def read_note(said: object, node: str | None = None) -> CanaryNote | None:
+    """Return what a client says of its canary, None where it says nothing of the kind: it may be anything.
+
+    Parameters
+    ----------
+    said, node
+        The entry of its reply, and who sent it.
+    """
+    text = str(said)
+    if len(text) > _LONGEST:
+        return None
+    try:
+        return _note_of_json(json.loads(text) | {"node": node, "weight": None})
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
+    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing."""
+    number, replaced = int(str(values["number"])), values.get("is_replaced")
+    coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
+    norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
+    size = _told(int, values.get("size"))
+    # What is not a number is neither below nor above another.
+    fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
+    if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
+        raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
+    return CanaryNote(number, replaced, coins, directions, size, norm, node, weight)
+
+
+def _told(kind: Callable[[str], Value], value: object) -> Value | None:
+    """Return a value of a kind from what stands in a file or a message, None where it was not told."""
+    return None if value is None else kind(str(value))
+
+
+@cache
+def fingerprint(seed: int) -> str:
+    """Return what tells two seeds apart and names neither, as long as they were drawn at random; 16 digits."""
+    return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """What a round released along the directions."""
+
+    number: int  # the round, from 1
+    present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
+    scores: tuple[float, ...]  # of the canaries, then of decoys
+    others: int | None = None  # how many other clients answered; None where it was not seen
+    size: int | None = None  # the number of parameters
+    norm: float | None = None  # to which the strategy clips in this round; None where it does not say
+    directions: str | None = None  # fingerprint of the seed of the observer's directions
+    run: int | None = None  # Flower's run
+    models_only: bool = False  # whether a client has kept it, who sees the models alone
+    before: str | None = None  # digest of the model before the round
+    after: str | None = None  # digest of the model after it
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the canaries whose clients answered."""
+        return tuple(one.number for one in self.present)
+
+    @property
+    def unit(self) -> float | None:
+        """What a canary weighs that is in, in any unit that is one in all rounds; None where nobody said it."""
+        said = [one.norm for one in self.present]
+        return self.norm or (said[0] if said and len(set(said)) == 1 else None)
+
+
+class Mismatch(StrEnum):
+    """What of a canary is not as who watches or judges has it, or as the guarantee needs it."""
+
+    COINS = "coins"
+    OUT = "out"
+    DIRECTIONS = "directions"
+    SIZE = "size"
+    NORM = "norm"
+
+
+_MEANINGS = {
+    Mismatch.COINS: "tosses coins of another seed than the one given",
+    Mismatch.OUT: "sends, where it is out, something else than the guarantee compares with (is_replaced is to be True "
+    "where a client is replaced, and False where it comes or goes)",
+    Mismatch.DIRECTIONS: "has another seed of directions than the watch",
+    Mismatch.SIZE: "is spread over another number of parameters than the watched model has",
+    Mismatch.NORM: "is smaller than the norm to which the strategy clips",
+}
+"""What is wrong, in words that go on from the canary's name."""
+
+
+@dataclass(frozen=True)
+class ExcludedCanary:
+    """A canary whose rounds do not count."""
+
+    number: int  # which canary
+    node: str | None  # who sent it, where that was seen
+    what: Mismatch  # why
+
+    def __str__(self) -> str:
+        node = "" if self.node is None else f" of node {self.node}"
+        return f"canary {self.number}{node} {_MEANINGS[self.what]}"
+
+
+def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
+    """Return what does not fit, the first few by name."""
+    more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    return "; ".join(map(str, wrong[:_NAMED])) + more
+
+
+def _misfits(kept: StoredRound, terms: TrainingTerms, coins: str) -> list[ExcludedCanary]:
+    """Return what does not fit in a round with coins of a fingerprint; what nobody said of a canary is passed over."""
+    is_replaced = terms.adjacency.relation is Relation.REPLACE
+    found = list[ExcludedCanary]()
+    for one in kept.present:
+        fits = {
+            Mismatch.COINS: one.coins is None or one.coins == coins,
+            Mismatch.OUT: one.is_replaced in (None, is_replaced),
+            Mismatch.DIRECTIONS: one.directions in (None, kept.directions),
+            Mismatch.SIZE: one.size in (None, kept.size),
+            Mismatch.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
+        }
+        found += [ExcludedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
+    return found
+
+
+@contextmanager
+def stored_in(path: Path, what: str) -> Iterator[Any]:
+    """Give the JSON values of a file; whatever is wrong with them in the block becomes one line.
+
+    Parameters
+    ----------
+    path, what
+        The file, and what it should hold.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or the block cannot make of it what it should.
+    """
+    try:
+        yield json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"{path} is no {what}: {error}") from None
+
+
+def kept_round(path: Path) -> StoredRound:
+    """Return the round that a file holds; raises `InputError` if it cannot be read."""
+    with stored_in(path, "round that canaries kept") as stored:
+        scores = tuple(map(float, stored["scores"]))
+        require(bool(np.isfinite(scores).all()), "scores are not finite")
+        others, size, run = (_told(int, stored.get(name)) for name in ("others", "size", "run"))
+        directions, before, after = (_told(str, stored.get(name)) for name in ("directions", "before", "after"))
+        norm = _told(float, stored.get("norm"))
+        fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
+        require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
+        present = tuple(map(_note_of_json, stored["present"]))
+        seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
+        return StoredRound(int(stored["number"]), present, *seen)
+
+
+def _kept_rounds(directory: Path) -> list[StoredRound]:
+    """Return the rounds that lie in a directory, in order."""
+    return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
+
+
+def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], list[StoredRound]]:
+    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
+
+    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
+    along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was whole.
+
+    Parameters
+    ----------
+    directory, canaries
+        Where rounds are kept, and how many canaries there are, at least 1.
+    """
+    found, every = _kept_rounds(directory), tuple(range(canaries))
+    whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
+    wrong = misnamed(found, canaries)
+    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
+    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
+    require(bool(whole), f"{what}: accepted is one or more")
+    return whole, found
+
+
+def fitting_rounds(
+    rounds: list[StoredRound], terms: TrainingTerms, coin_seed: int
+) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
+    """Return those of some rounds whose canaries are what the guarantee and the coins ask for, and what does not fit.
+
+    Raises `InputError` if no round is left.
+
+    Parameters
+    ----------
+    rounds, terms, coin_seed
+        What was kept, what the training guarantees, and the secret of the clients that carry canaries.
+    """
+    coins = fingerprint(coin_seed)
+    each = [(one, _misfits(one, terms, coins)) for one in rounds]
+    wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
+    order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
+    fitting = [one for one, found in each if not found]
+    require(bool(fitting), f"no round counts: {in_words(order)}: accepted are canaries of one setting")
+    return fitting, order
+
+
+def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
+    """Return the numbers that two clients named in one round, and those of no canary that is watched.
+
+    Parameters
+    ----------
+    rounds, canaries
+        What was kept, and how many canaries are watched, numbered from 0.
+    """
+    named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
+    return tuple(sorted(set(named)))
+
+
+def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
+    """Return how many rounds that were set aside released models of the same training as those that lie there.
+
+    A training that is started again from a model that it had released goes on: what it releases comes on top. It is
+    told by the models, of which one round starts from what another has released; the first model is released by none.
+
+    Parameters
+    ----------
+    directory, rounds
+        Where rounds are kept, and those that were not set aside.
+    """
+    chain, added = list(rounds), 0
+    aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
+    while linked := next((one for one in aside if _is_linked(one, chain) or _is_linked(chain, one)), None):
+        aside.remove(linked)
+        known = {one.after for one in chain}
+        more = [one for one in linked if one.after not in known]
+        chain, added = chain + more, added + len(more)
+    return added
+
+
+def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
+    """Return whether one of some rounds starts from a model that others have released."""
+    return bool({one.after for one in earlier} & {one.before for one in later} - {None})
+
+
+def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
+    """Return scores of canaries and their coins, (rounds, canaries), and scores of decoys, (rounds, decoys).
+
+    Scores are on one scale: where all rounds say what a canary weighs in them, in units of it.
+
+    Parameters
+    ----------
+    rounds, coin_seed, canaries
+        Of one training; the secret of the clients that carry canaries, and how many there are.
+    """
+    scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
+    coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
+    return scores[:, :canaries], coins.astype(np.float64), scores[:, canaries:]
+
+
+def units(rounds: list[StoredRound]) -> Floats:
+    """Return what a canary weighs in each round, (rounds,); 1 where not every round says it."""
+    said = [one.unit for one in rounds]
+    return np.array([1.0 if one is None or None in said else one for one in said])

@@ -1,0 +1,344 @@
+"""The guarantee: what it stands for, what others would cost, what becomes of it, and what each record has by itself."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, assert_never
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
+from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges, pure_epsilon
+from fl_audit.errors import InputError, require
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.randomised_records import RecordClaim
+from fl_audit.federation.run_tables import NORM_COLUMN
+from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.mechanisms.noise import LocalDPSGD, effective_noise_multiplier
+from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.scores import response_advantage
+from fl_audit.privacy.targets import BeliefTarget
+from fl_audit.statistics.advantage import clopper_pearson
+
+_CLAIMED = (
+    "epsilon", "delta", "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound",
+    "advantage_bound_exact", "rho_alpha", "accountant", "adjacency",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GuaranteeFinding:
+    """What was claimed."""
+
+    guarantee: Guarantee | None  # the guarantee; None where nothing was claimed
+    rounds: int  # k, number of releases after the initial model
+    # Probability with which a unit takes part in a round, or a record in a step of its client's private training.
+    sampling_rate: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `guarantee`; what was not claimed is None."""
+        guarantee = self.guarantee
+        claimed = {name: None if guarantee is None else getattr(guarantee, name) for name in _CLAIMED}
+        return {"guarantee": json_of(claimed | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
+
+
+def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
+    """Return what was claimed."""
+    guarantee = run.facts.guarantee
+    rate = run.facts.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
+    return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)
+
+
+BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class OtherGuarantee:
+    """What one guarantee takes."""
+
+    belief: float  # nobody becomes surer than this, but for a chance of delta
+    epsilon: float  # what it amounts to at the delta of the run
+    noise_multiplier: float  # the noise that keeps it
+
+
+@dataclass(frozen=True)
+class OtherGuarantees:
+    """What is claimed, of which others are looked at when the report is drawn."""
+
+    claim: Claim
+
+    def to_json(self) -> dict[str, Any]:
+        """Return no entry: all of it follows from the guarantee."""
+        return {}
+
+    @property
+    def accountant(self) -> Accountant:
+        """Who accounts for the other guarantees: another where the run's own accountant bounds no belief."""
+        own = self.claim.accountant
+        return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
+
+    @property
+    def each(self) -> tuple[OtherGuarantee, ...]:
+        """The guarantees that can be kept by noise, the surest insider last."""
+        return _guarantees(replace(self.claim, accountant=self.accountant))
+
+
+@lru_cache(maxsize=8)
+def _guarantees(claim: Claim) -> tuple[OtherGuarantee, ...]:
+    found = []
+    for belief in BELIEFS:
+        if belief <= claim.prior:
+            continue
+        try:
+            guarantee = derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
+        except InputError:
+            continue
+        if guarantee.noise_multiplier is not None:
+            found.append(OtherGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
+    return tuple(found)
+
+
+def measure_other_guarantees(run: FinishedRun, _: Findings) -> OtherGuarantees | None:
+    """Return the guarantee whose alternatives can be looked at; None where that takes too long."""
+    guarantee = run.facts.guarantee
+    if guarantee is None or guarantee.noise_multiplier is None:
+        return None
+    # A loss distribution of sampled releases takes seconds for each guarantee.
+    slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
+    return None if slow else OtherGuarantees(guarantee.claim)
+
+
+MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so many numbers of them
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of noise and guarantee against one adversary."""
+
+    clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
+    noise_multiplier: float  # the noise multiplier that it faces
+    epsilon: float  # the epsilon that remains, at the delta of the guarantee and by its accountant
+
+
+@dataclass(frozen=True)
+class ColludersFinding:
+    """What is left against 1 to m - 1 clients, and against the server."""
+
+    groups: tuple[Left, ...]
+    server: Left
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `colluders`."""
+        return {"colluders": json_of(self)}
+
+
+def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
+    """Return what colluders leave of the noise; None where clients add none."""
+    facts = run.facts
+    mechanism = facts.federation.mechanism
+    # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
+    if not facts.has_guarantee or not mechanism.clients_add_noise or isinstance(mechanism.noise, LocalDPSGD):
+        return None
+    most = facts.federation.clients - 1
+    counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))
+    groups = tuple(_left(facts, ThreatModel(colluders=int(count) - 1)) for count in counts)
+    return ColludersFinding(groups, _left(facts, ThreatModel(Adversary.SERVER)))
+
+
+def _left(facts: RunFacts, threat_model: ThreatModel) -> Left:
+    """Return what is left against whoever looks from a threat model."""
+    guarantee, mechanism = facts.guarantee, facts.federation.mechanism
+    assert guarantee is not None, "what was not claimed does not shrink"
+    claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
+    epsilon = account(claim.profile, claim.accountant, claim.delta)
+    return Left(threat_model.known_shares, effective_noise_multiplier(mechanism.noise, threat_model), epsilon)
+
+
+@dataclass(frozen=True)
+class ClippingFinding:
+    """What adaptive clipping did."""
+
+    first_norm: float  # norm of the first round
+    last_norm: float  # median over trials of the norm of the last one
+    sum_noise_multiplier: float  # of the sum of updates
+    count_noise_multiplier: float  # of the count of updates within the norm
+    noise_multiplier: float  # of both releases together
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `clipping`."""
+        return {"clipping": json_of(self)}
+
+
+def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
+    """Return what adaptive clipping did; None where the norm is fixed."""
+    mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
+    if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
+        return None
+    last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
+    z, threat_model = run.facts.effective_noise_multiplier, run.facts.federation.threat_model
+    return ClippingFinding(
+        first_norm=mechanism.clipping_norm,
+        last_norm=float(last.median()),
+        sum_noise_multiplier=z,
+        count_noise_multiplier=z * mechanism.clipping.bit_noise,
+        noise_multiplier=mechanism.claimed_multiplier(threat_model),
+    )
+
+
+ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
+_COLUMNS = ("record_log_odds", "other_log_odds")
+
+
+@dataclass(frozen=True)
+class MeasuredAdvantage:
+    """How well the optimal test told two records apart in the trials of a run."""
+
+    # Share of trials in which it named the first record where this was randomised, less the share in which it named it
+    # where the other one was: from -1 to 1.
+    advantage: float
+    low: float  # lower end of its interval, from two Clopper-Pearson intervals, one for each share
+    high: float  # its upper end
+    trials: int  # number of trials
+    confidence: float  # least probability with which the interval covers
+
+
+@dataclass(frozen=True)
+class PairGuarantee:
+    """What can be told of one record and another."""
+
+    differing: int  # number of features in which they differ
+    epsilon: float  # the largest log-odds, in nats
+    advantage: float  # the largest advantage of whoever sees the randomised record and knows both
+    is_exact: bool  # whether that is an equation, or an upper bound
+    measured: MeasuredAdvantage | None  # what the optimal test achieved; None where nothing was drawn
+
+
+@dataclass(frozen=True)
+class RecordGuarantee:
+    """What each record is claimed by itself."""
+
+    local_randomizer: LocalRandomizer  # what owners do to their records
+    epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
+    counted: int  # how many features the paper adds up
+    counted_epsilon: float  # the sum of their epsilons
+    whole_epsilon: float  # the largest log-odds of any two records
+    pair: PairGuarantee | None  # of one record of the run and another; None where no other can be compared with it
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `record_guarantee`."""
+        told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
+        return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
+
+
+def unit_of(local_randomizer: LocalRandomizer) -> str:
+    """Return the name of what one epsilon of a local-randomizer is about."""
+    match local_randomizer:
+        case RandomisedBits():
+            return "feature"
+        case RandomisedEdges():
+            return "pair of nodes"
+        case LaplacePixelation():
+            changed = local_randomizer.neighbourhood
+            return f"change of {changed} pixel{'s' * (changed != 1)}"
+        case _:
+            assert_never(local_randomizer)
+
+
+def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
+    """Return the largest advantage of whoever sees some releases, the total variation; 0 of no release.
+
+    That of randomised bits is a closed form. Others come from a pessimistic privacy loss distribution, and are never
+    too small.
+    """
+    match events:
+        case ():
+            return 0.0
+        case (RandomizedResponse(epsilon, count),):
+            return response_advantage(epsilon, count)
+        case _:
+            return PrivacyProfile(events, Adjacency.REPLACE_RECORD).advantage()
+
+
+def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> MeasuredAdvantage:
+    """Return the advantage of the test that names the first record where its log-odds are above 0.
+
+    That test is optimal: where the log-odds are 0 both records are as probable, and whatever it names there adds
+    nothing to the difference of the two shares.
+
+    Parameters
+    ----------
+    of_first, of_second
+        Log-odds of the first record against the second in trials where the first was randomised, and in as many where
+        the second was, (trials,), at least one.
+    confidence
+        Above 0 and below 1. Either share has an interval that misses with half of the rest.
+
+    Raises
+    ------
+    InputError
+        If there is no trial, or not equally many of both.
+    """
+    trials = len(of_first)
+    alike = trials == len(of_second) and trials > 0
+    require(alike, f"{trials} and {len(of_second)} log-odds: accepted are equally many")
+    counts = [int(np.count_nonzero(log_odds > 0)) for log_odds in (of_first, of_second)]
+    first, second = (clopper_pearson(count, trials, (1 + confidence) / 2) for count in counts)
+    advantage = (counts[0] - counts[1]) / trials
+    return MeasuredAdvantage(advantage, first[0] - second[1], first[1] - second[0], trials, confidence)
+
+
+def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
+    """Return what each record is claimed by itself; None where records are not randomised."""
+    if (claim := run.facts.record_claim) is None:
+        return None
+    local_randomizer, shape = claim.local_randomizer, claim.shape
+    return RecordGuarantee(
+        local_randomizer=local_randomizer,
+        epsilon=local_randomizer.epsilon,
+        counted=_counted(claim),
+        counted_epsilon=pure_epsilon(local_randomizer.counted_events(shape)),
+        whole_epsilon=pure_epsilon(local_randomizer.whole_events(shape)),
+        pair=None if claim.pair is None else _pair(claim, claim.pair, run),
+    )
+
+
+def _counted(claim: RecordClaim) -> int:
+    """Return how many releases the paper adds up, where each has an epsilon or none has."""
+    match claim.local_randomizer:
+        case RandomisedBits():
+            return math.prod(claim.shape)
+        case RandomisedEdges():
+            return claim.shape[-1] - 1
+        case LaplacePixelation():
+            return math.prod(claim.shape) // claim.local_randomizer.block**2
+        case _:
+            assert_never(claim.local_randomizer)
+
+
+def measured_of_pair(run: FinishedRun, confidence: float) -> MeasuredAdvantage | None:
+    """Return what the optimal test achieved in a run, at any confidence; None where nothing was drawn.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run whose records are randomised, and the confidence, above 0 and below 1.
+    """
+    table = run.tables.trials
+    if not all(column in table for column in _COLUMNS):
+        return None
+    of_first, of_second = (table[column].to_numpy(dtype=np.float64) for column in _COLUMNS)
+    return measured_advantage(of_first, of_second, confidence)
+
+
+def _pair(claim: RecordClaim, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> PairGuarantee:
+    assert claim.differing is not None, "a pair differs in some number of features, or in none"
+    measured = measured_of_pair(run, run.facts.confidence)
+    is_exact = isinstance(claim.local_randomizer, RandomisedBits)
+    return PairGuarantee(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

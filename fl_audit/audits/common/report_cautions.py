@@ -1,0 +1,44 @@
+"""What a report says beside its numbers: what the data do to their meaning, and which of them mean little here."""
+
+import math
+
+from fl_audit.audits.common.findings_released_model import ModelFinding, StarFinding
+from fl_audit.report.finding import RunContents
+from fl_audit.report.formatting import number_text, percent
+
+NOT_MEANINGFUL = "not meaningful here"
+
+
+def look_at(contents: RunContents) -> list[str]:
+    """Return what the reader of a report should look at, a line each.
+
+    Parameters
+    ----------
+    contents
+        What the report is drawn from.
+    """
+    lines = list(contents.facts.look_at)
+    model, star = contents.find(ModelFinding), contents.find(StarFinding)
+    if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
+        found = f"{percent(round(model.test_accuracy, 3))} of test records"
+        naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
+        advice = "fl-audit run --without-privacy tells whether the noise or the data are the reason"
+        lines.append(
+            f"The model is no better than naming one class: it is right for {found}, against {naming}; {advice}"
+        )
+    if star is not None and not star.is_meaningful:
+        lines.append(star_text(star))
+    return lines
+
+
+def star_text(star: StarFinding) -> str:
+    """Return why Epsilon* says nothing in a run.
+
+    Parameters
+    ----------
+    star
+        Epsilon* of the final and of the untrained models.
+    """
+    reached = number_text(star.untrained_mean, 3) if math.isfinite(star.untrained_mean) else "infinity"
+    chance = f"untrained models, which cannot leak, score {reached} nats by chance alone"
+    return f"Epsilon* is {NOT_MEANINGFUL}: {chance}; more records make it smaller"

@@ -1,0 +1,367 @@
+"""The guarantees: how sure anybody may become, of records by themselves, by each client, and what all this takes."""
+
+import math
+from dataclasses import asdict
+from functools import partial
+from typing import assert_never
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+from fl_audit.adjacency import Unit
+from fl_audit.arrays import finite
+from fl_audit.audits.common import findings_guarantee as evidence
+from fl_audit.audits.common.findings_levels import LevelFinding
+from fl_audit.audits.common.findings_released_model import ClientGuarantees, measure_client_guarantees
+from fl_audit.audits.common.sections_levels import beyond
+from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.scores import Sensitivities
+from fl_audit.report import mechanism_messages
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.formatting import is_certainty, number_text, one_in, percent, plural
+from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.verdict import Verdict
+
+_LARGEST_SHOWN = 30.0  # a factor of more nats than these has so many digits that it tells nothing
+
+
+def _sentence(numbers: evidence.GuaranteeFinding, contents: RunContents) -> str:
+    guarantee, facts = numbers.guarantee, contents.facts
+    if guarantee is None and facts.federation.local_randomizer is not None:
+        return "The training itself had no protection, and of its models alone nothing was claimed."
+    if guarantee is None:
+        return "These models were trained without any protection: nothing was claimed."
+    watcher, words, bound = mechanism_messages.watcher_text(facts), contents.words, percent(guarantee.belief_bound)
+    if is_certainty(guarantee.belief_bound):
+        watcher = mechanism_messages.may_watcher_text(facts)
+        return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
+    surer = f" may become more than {bound} sure {words.whether}"
+    if facts.prior != 0.5:
+        surer = (
+            f", and takes it for {percent(facts.prior)} likely beforehand that {words.that}, may become more than "
+            f"{bound} sure that {words.that_short}, or more than {percent(facts.belief_bounds[0])} sure that "
+            f"{words.not_that}"
+        )
+        watcher = watcher.rstrip(",")
+    return (
+        f"The guarantee was that nobody who {watcher}{surer}, except with a chance of at most "
+        f"{one_in(guarantee.delta)}."
+    )
+
+
+def person_text(contents: RunContents) -> str:
+    """Return what the guarantee means for a person in the data, in a few sentences: one chance in so many."""
+    guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
+    if guarantee is None and contents.facts.federation.local_randomizer is not None:
+        return (
+            "What the owners did to the records before the training, described above, is all that limits what these "
+            "models may tell about a person whose records were trained with."
+        )
+    if guarantee is None:
+        return "Nothing limits what these models may tell about a person whose records were trained with."
+    whose, used = "one of the records is yours", "it was used"
+    if contents.words.one == "client":
+        whose, used = "your records are all that one client holds", "they were used"
+    if contents.words.one == "user":
+        whose, used = "some of the records are yours, however many, as those of one user", "they were used"
+    right = percent((1 + guarantee.advantage_bound_exact) / 2)
+    limit = (
+        f"becomes more than {percent(guarantee.belief_bound)} sure that {used}, with a chance of "
+        f"{one_in(guarantee.delta)} at most"
+    )
+    if is_certainty(guarantee.belief_bound):
+        limit = f"may become sure that {used}"
+    watches = mechanism_messages.onlooker_text(contents.facts)
+    text = (
+        f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
+        f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
+    )
+    named = guarantee.reconstruction_bound(1 / CANDIDATES)
+    if named is not None:
+        text += (
+            f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
+            f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+        )
+    if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
+        text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
+        levels = contents.find(LevelFinding)
+        text += f" {beyond(levels, Unit.RECORD)}" if levels is not None else ""
+    if verdict is not None and verdict.verdict is Verdict.VIOLATED:
+        return f"Had the guarantee been kept, this would hold; it was broken, so nothing assures it. {text}"
+    return text
+
+
+def _rows(numbers: evidence.GuaranteeFinding, contents: RunContents) -> list[Row]:
+    guarantee, facts = numbers.guarantee, contents.facts
+    if guarantee is None:
+        return []
+    by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(facts)
+    always = f"for a {contents.words.one} that takes part every time; " * facts.is_amplified
+    exact = "delta(0) of the loss distribution" if facts.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    prior = f"prior belief {percent(facts.prior)}"
+    by_renyi = guarantee.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
+    how = (
+        "prior odds times exp(epsilon of rdp-classic), Eq. (5)"
+        if by_renyi
+        else "quantile of the distribution of the log-odds"
+    )
+    fixed = adaptive = f"{how}; passed with probability at most delta"
+    if not by_renyi and guarantee.claim.sensitivities is not Sensitivities.FIXED:
+        adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
+    over_norm = score = list[Row]()
+    if guarantee.noise_multiplier is not None:
+        quoted = mechanism_messages.noise_over_norm(facts.federation.mechanism, guarantee.noise_multiplier)
+        told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
+        over_norm = [Row("Noise over the clipping norm", quoted, told)] if quoted is not None else []
+    if guarantee.rho_alpha is not None:
+        theorem = "the score of Bernau et al. 2021, theorem 3 and Eq. (6): a bound of noise by the classic formula only"
+        score = [Row("rho_alpha", guarantee.rho_alpha, theorem)]
+    return [
+        Row("Epsilon (nats)", guarantee.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
+        Row("Delta (probability)", guarantee.delta, "chosen before the run"),
+        Row("Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(facts)}; {by}"),
+        *over_norm,
+        Row("Rounds", numbers.rounds, "chosen before the run"),
+        Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
+        Row("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(facts)}; {always}by gdp"),
+        *_fit_rows(guarantee),
+        Row("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
+        Row("Belief bound at fixed sensitivities", guarantee.belief_bound_fixed,
+            f"{fixed}; {prior}; if the differences of all rounds were fixed beforehand", is_share=True),
+        Row("Advantage bound", guarantee.advantage_bound_exact,
+            f"{exact}, by {mechanism_messages.exact_accountant(facts)}; exact, whatever calibrated the noise"),
+        *score,
+    ]  # fmt: skip
+
+
+def _fit_rows(guarantee: Guarantee) -> list[Row]:
+    """Return the Gaussian parameter that covers the whole profile, with the error of the fit."""
+    fit = gdp_fit(guarantee.claim.profile)
+    good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
+    return [
+        Row("Gaussian mu of the whole profile", fit.mu,
+            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
+        Row("Regret of that mu", fit.regret,
+            f"by how much both error rates of a test can lie from those of a Gaussian; {good}"),
+    ]  # fmt: skip
+
+
+def at_delta(delta: float | None) -> str:
+    """Return at which delta a number holds, as the end of a phrase; empty for none."""
+    return "" if delta is None else f", at delta = {delta:g}"
+
+
+GUARANTEE = Section(
+    "guarantee", "What was claimed", evidence.GuaranteeFinding, evidence.measure_guarantee, keys=("guarantee",),
+    on_page=True, sentence=_sentence, rows=_rows,
+)  # fmt: skip
+
+
+def _other_guarantees_tables(numbers: evidence.OtherGuarantees, _: RunContents) -> list[Table]:
+    here = numbers.claim.noise_multiplier
+    assert here is not None, "only Gaussian noise is looked at"
+    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
+    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
+    rows = tuple((*each, each[2] / here) for each in found)
+    title = f"What other guarantees would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
+    return [Table(title, columns, rows)] if rows else []
+
+
+def _other_guarantees_figure(figure: Figure, numbers: evidence.OtherGuarantees, contents: RunContents) -> None:
+    axes = figure.add_subplot()
+    style, guarantee = BIT_STYLES[1], contents.guarantee
+    beliefs = np.array([100 * one.belief for one in numbers.each])
+    noise = np.array([one.noise_multiplier for one in numbers.each])
+    axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
+    for belief, height, one in zip(beliefs, noise, numbers.each, strict=True):
+        axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
+                      fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+    here = numbers.claim.noise_multiplier or 0.0
+    axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
+    axes.set_yscale("log")
+    axes.set_xlim(69, 101)
+    axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
+    axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round(noise, 2)]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    finish_axes(axes, "What other guarantees would cost", "Nobody becomes surer than (%); beside each, its epsilon",
+                "Noise multiplier (logarithmic)")  # fmt: skip
+
+
+def _other_guarantees_caption(numbers: evidence.OtherGuarantees, contents: RunContents) -> str:
+    first, last = numbers.each[0], numbers.each[-1]
+    return (
+        f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
+        f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
+        f"{number_text(numbers.claim.noise_multiplier, 3)}, over "
+        f"{mechanism_messages.multiplied_text(contents.facts.federation.mechanism)}. "
+        "More noise costs accuracy."
+    )
+
+
+OTHER_GUARANTEES = Section(
+    "other-guarantees", "What other guarantees would cost", evidence.OtherGuarantees, evidence.measure_other_guarantees,
+    on_page=True, trusts=True, tables=_other_guarantees_tables,
+    picture=Picture("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
+                    applies=lambda numbers, _: len(numbers.each) > 1),
+)  # fmt: skip
+
+
+def _clipping_sentence(numbers: evidence.ClippingFinding, contents: RunContents) -> str:
+    clipping = contents.facts.federation.mechanism.clipping
+    assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
+    return (
+        f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
+        "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
+        f"accounted: together they have noise multiplier {number_text(numbers.noise_multiplier, 3)}, where the sum "
+        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}, each over its sensitivity."
+    )
+
+
+def _clipping_rows(numbers: evidence.ClippingFinding, _: RunContents) -> list[Row]:
+    chosen = "chosen before the run"
+    return [
+        Row("Clipping norm of the first round", numbers.first_norm, chosen),
+        Row("Clipping norm of the last round, median", numbers.last_norm,
+            "over the trials; it follows a count with noise, so it is as private as the releases"),
+        Row("Noise multiplier of the sum of updates", numbers.sum_noise_multiplier, chosen),
+        Row("Noise multiplier of the count", numbers.count_noise_multiplier,
+            "of the updates that are within the norm, each counted as 1/2 or -1/2"),
+        Row("Noise multiplier of both releases together", numbers.noise_multiplier,
+            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
+    ]  # fmt: skip
+
+
+CLIPPING = Section(
+    "clipping-norm", "Adaptive clipping", evidence.ClippingFinding, evidence.measure_clipping, keys=("clipping",),
+    sentence=_clipping_sentence, rows=_clipping_rows,
+)  # fmt: skip
+
+
+def _colluders_sentence(numbers: evidence.ColludersFinding, _: RunContents) -> str:
+    effective = (numbers.groups[0], numbers.groups[-1], numbers.server)
+    alone, most, server = (
+        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in effective
+    )
+    return (
+        "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
+        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {most}; the "
+        f"honest-but-curious server, which sees every contribution by itself, {server}."
+    )
+
+
+def _colluders_tables(numbers: evidence.ColludersFinding, contents: RunContents) -> list[Table]:
+    guarantee = contents.guarantee
+    epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
+    columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
+    names = {1: "a client alone, its own"}
+    rows = [(names.get(one.clients, f"{one.clients:,} clients together"), one.noise_multiplier, finite(one.epsilon))
+            for one in numbers.groups]  # fmt: skip
+    server = ("the server, which sees every contribution by itself", *list(asdict(numbers.server).values())[1:])
+    title = "What is left of noise that clients add, where clients tell each other theirs"
+    return [Table(title, columns, (*rows, server))]
+
+
+COLLUDERS = Section(
+    "colluders", "What clients who collude take off the guarantee", evidence.ColludersFinding,
+    evidence.measure_colluders,
+    keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
+)  # fmt: skip
+
+
+def _client_guarantees_tables(numbers: ClientGuarantees, contents: RunContents) -> list[Table]:
+    guarantee = contents.guarantee
+    columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {guarantee.accountant} (nats)",
+               "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
+    rows = tuple(tuple(asdict(client).values()) for client in numbers.clients)
+    title = f"What each client guarantees its own records over all rounds{at_delta(guarantee.delta)}"
+    return [Table(title, columns, rows)]
+
+
+CLIENT_GUARANTEES = Section(
+    "client-guarantees", "What each client guarantees its own records", ClientGuarantees, measure_client_guarantees,
+    keys=("client_guarantees",), tables=_client_guarantees_tables,
+)  # fmt: skip
+
+
+_INDEPENDENT = "draws of the owners are independent, and labels are not hidden; pure epsilon, without a delta"
+
+
+def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
+    """Return how the report speaks of what differs, of what the paper counts, and of records that differ most."""
+    match local_randomizer:
+        case RandomisedBits():
+            return "features", "all features", "records that differ in all features"
+        case RandomisedEdges():
+            return "pairs of nodes", "all pairs of one node", "graphs that differ in all pairs of nodes"
+        case LaplacePixelation():
+            return "pixels", "all released values", "a black image and a white one"
+        case _:
+            assert_never(local_randomizer)
+
+
+def _record_sentence(numbers: evidence.RecordGuarantee, _: RunContents) -> str:
+    one, what = evidence.unit_of(numbers.local_randomizer), mechanism_messages.randomizer_text(numbers.local_randomizer)
+    own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
+    return (
+        f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
+        f"{one} stays within a factor of {own}, and about a whole record within {whole}."
+    )
+
+
+def _factor(epsilon: float) -> str:
+    """Return by how much evidence of so many nats changes odds, and the nats."""
+    text = f"exp({number_text(epsilon, 3)})"
+    return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
+
+
+def _record_rows(numbers: evidence.RecordGuarantee, contents: RunContents) -> list[Row]:
+    counted, whole = _phrases(numbers.local_randomizer)[1:]
+    one = evidence.unit_of(numbers.local_randomizer)
+    rows = [
+        Row(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
+        Row(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
+            f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
+        Row("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
+    ]  # fmt: skip
+    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
+
+
+def _pair_rows(numbers: evidence.RecordGuarantee, pair: evidence.PairGuarantee, contents: RunContents) -> list[Row]:
+    bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
+    between = f"between one record and another that differ in {pair.differing:,} {differ}"
+    formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
+    method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
+    how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    rows = [Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
+    rows.append(Row(what, pair.advantage, how))
+    if (measured := pair.measured) is not None:
+        basis = (
+            "share of trials in which the log-odds named the record that was randomised, less the share in which they "
+            f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.trials, 'trial')}"
+        )
+        rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
+                        measured.high, measured.confidence, pair.advantage, largest=1.0, on_page=True,
+                        wide=partial(_ends_of_pair, contents.run)))  # fmt: skip
+    return rows
+
+
+def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    found = evidence.measured_of_pair(run, confidence)
+    assert found is not None, "it was measured at another confidence"
+    return found.low, found.high
+
+
+RECORD_GUARANTEE = Section(
+    "record-guarantee", "What each record is claimed by itself", evidence.RecordGuarantee,
+    evidence.measure_record_guarantee,
+    on_page=True, keys=("record_guarantee",), sentence=_record_sentence, rows=_record_rows,
+)  # fmt: skip

@@ -1,0 +1,272 @@
+"""The mechanism that was played, what the differing record could change, and where the run comes from."""
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, assert_never
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
+from fl_audit.audits.common.findings_released_model import OriginFinding, measure_origin
+from fl_audit.federation.finished_run import RunFacts
+from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.report import mechanism_messages
+from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
+from fl_audit.report.formatting import SPACE, capital, number_text, percent, plural, unit_words
+from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
+
+SMALL_SENSITIVITY = 0.05
+"""Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""
+
+
+def mechanism_tables(facts: RunFacts) -> list[Table]:
+    """Return what was played, in pairs of a fact and its value, and the resolved configuration without the seed."""
+    local_randomizer, words, federation = (
+        facts.federation.local_randomizer,
+        unit_words(facts.relation),
+        facts.federation,
+    )
+    played = (
+        *(
+            []
+            if local_randomizer is None
+            else [("What every owner did first", mechanism_messages.randomizer_text(local_randomizer))]
+        ),
+        ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
+        (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
+        ("What a round adds up", mechanism_messages.contribution_text(facts)),
+        ("Who takes part", mechanism_messages.participation_text(facts)),
+        (f"Sampling rate of {words.many}", facts.federation.mechanism.sampling_rate),
+        ("Clipping", mechanism_messages.clipping_text(facts)),
+        *_noise_rows(facts),
+        (
+            "Where the insider sits",
+            mechanism_messages.threat_model_text(facts) if federation.with_insider else "no insider was asked",
+        ),
+        ("Prior belief in D", percent(facts.prior)),
+        ("Optimizer", str(facts.federation.mechanism.optimizer.kind)),
+        ("Seen of a round by an insider", mechanism_messages.seen_text(federation.view)),
+        ("Partition", str(federation.partition)),
+        ("Training records used", federation.records),
+        ("Test records used", federation.test_records),
+        ("Population records used", federation.population_records),
+    )
+    return [
+        Table("The mechanism", ("Fact", "Value"), played, TableLook.PAIRS),
+        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
+              TableLook.CONFIGURATION),
+    ]  # fmt: skip
+
+
+def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = [
+        ("Noise", mechanism_messages.noise_source_text(facts)),
+        ("Noise scaled to", mechanism_messages.scaling_text(facts)),
+        ("Private release", "yes" if facts.federation.mechanism.is_private_release else "no"),
+        (
+            "Global sensitivity" + " in the first round" * facts.federation.mechanism.is_adaptive,
+            facts.global_sensitivity,
+        ),
+    ]
+    if facts.has_guarantee:
+        rows.append(("Noise multiplier z of the distribution", facts.federation.mechanism.noise_multiplier))
+    if known := mechanism_messages.known_noise_text(facts):
+        rows.append(("Noise that the insider knows", known))
+        rows.append(("Noise multiplier that the insider faces", facts.effective_noise_multiplier))
+    return rows
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return all settings as dotted name and JSON text."""
+    settings = list[tuple[str, str]]()
+    for key, value in section.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            settings.extend(_flat(value, f"{name}."))
+        else:
+            settings.append((name, json.dumps(value, ensure_ascii=False, default=str)))
+    return settings
+
+
+def _sentence(_: GuaranteeFinding, contents: RunContents) -> str:
+    """Say what the figure of this section shows where it is no plain curve under a constant limit."""
+    facts, words = contents.facts, contents.words
+    if not contents.run.has_insider:
+        return ""
+    parts = []
+    if facts.largest_difference > facts.global_sensitivity * (1 + 1e-9):
+        parts.append(
+            "To weigh noise that is correlated over rounds, the insider adds earlier rounds to each round, so that the "
+            "noise of what it looks at is independent again: the curve is the difference in that. One contribution "
+            f"moves a round by at most {number_text(facts.global_sensitivity, 3)}, all of them together by at most "
+            f"{number_text(facts.largest_difference, 3)}."
+        )
+    match facts.federation.mechanism.participation:
+        case FixedCohort():
+            parts.append(f"In rounds in which {words.differing} is not in the cohort it changes nothing.")
+        case PoissonSampling():
+            parts.append(f"The curve is what {words.differing} changes in a round in which it takes part.")
+        case Everybody():
+            pass
+        case _:
+            assert_never(facts.federation.mechanism.participation)
+    return " ".join(parts)
+
+
+def _caption(_: GuaranteeFinding, contents: RunContents) -> str:
+    facts = contents.facts
+    match facts.federation.mechanism.scaling:
+        case NoiseScaling.LOCAL:
+            scaled = "The noise of each round was scaled to this curve."
+        case NoiseScaling.GLOBAL:
+            scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
+        case _:
+            assert_never(facts.federation.mechanism.scaling)
+    return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
+
+
+def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: RunContents) -> None:
+    words, rounds = contents.words, contents.rounds
+    axes = figure.add_subplot()
+    median = draw_spread(axes, rounds, "local_sensitivity")
+    _draw_limits(axes, contents)
+    if median.max() < SMALL_SENSITIVITY * contents.facts.federation.mechanism.clipping_norm:
+        axes.set_yscale("log", nonpositive="clip")
+    else:
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+    finish_axes(axes, f"What {words.differing} can change", "Round (number)",
+                f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
+
+
+def _draw_limits(axes: Axes, contents: RunContents) -> None:
+    facts, table = contents.facts, contents.rounds
+    if NORM_COLUMN in table:
+        rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
+        label = "global sensitivity, which follows the clipping norm (median)"
+        axes.plot(rounds, facts.relation.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
+        return
+    clip, highest = facts.federation.mechanism.clipping_norm, facts.largest_difference
+    if highest != clip:
+        axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
+    name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"
+    name = "clipping norm C = global sensitivity" if highest == clip else name
+    axes.axhline(highest, label=f"{name} = {number_text(highest, 3)}", **LIMIT)
+
+
+DISTRIBUTION = Section(
+    "local-sensitivity", "What was played, and how far it moved", GuaranteeFinding,
+    lambda _, findings: findings.find(GuaranteeFinding), sentence=_sentence,
+    tables=lambda _, contents: mechanism_tables(contents.facts),
+    picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption,
+                    applies=lambda _, contents: contents.run.has_insider),
+)  # fmt: skip
+
+
+NOT_NOTED = "Where this run comes from was not noted."
+_NO_COMMAND = "started by a program that is no command of fl-audit"
+_NOT_TOLD = (
+    "not told, for these records are not published: who knows all of them but one could test guesses of the last on it"
+)
+_KEYED = (
+    "made with the key in challenger/, since these records are not published: who knows all of them but one could test "
+    "guesses of the last on a plain one"
+)
+_SHOWN_OF_DIGEST = 12
+
+
+def provenance_line(provenance: Provenance | None, records: int) -> str:
+    """Return in a line where a run comes from.
+
+    Parameters
+    ----------
+    provenance, records
+        What was noted, and how many records train.
+    """
+    if provenance is None:
+        return NOT_NOTED
+    first = provenance.sessions[0]
+    named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
+    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
+    data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
+    drawn = "" if provenance.pool is None else drawn_text(records, provenance.pool)
+    return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
+
+
+def day_text(moment: str) -> str:
+    """Return the day of a moment in ISO 8601 as people write it.
+
+    Examples
+    --------
+    >>> day_text("2026-11-05T10:00:00+00:00").replace(SPACE, " ")
+    '5 November 2026'
+    """
+    day = date.fromisoformat(moment[:10])
+    return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
+
+
+def _origin_tables(numbers: OriginFinding, contents: RunContents) -> list[Table]:
+    found, timing = numbers.provenance, numbers.timing
+    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.federation.records)
+    times = (
+        ("Setup (s)", timing.setup_seconds),
+        ("Training (s)", timing.training_seconds),
+        ("Speed (trials per second)", timing.trials_per_second),
+        ("Engine", timing.engine),
+    )
+    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLook.PAIRS)]
+
+
+def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:
+    first, *later = found.sessions
+    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
+    again = (
+        f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
+        "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "
+        "can have the same numbers."
+    )
+    return (
+        ("Begun (UTC)", first.began),
+        ("Command, without the seed", first.command or _NO_COMMAND),
+        ("Commit of the sources", first.commit or "not under version control"),
+        ("Versions", _pairs(first.versions)),
+        ("Machine", _pairs(first.hardware)),
+        *(("Gone on with", "; ".join(parts)) for parts in gone_on),
+        _fingerprint(found),
+        *(() if found.pool is None else (("Records that train", drawn_text(records, found.pool)),)),
+        ("To make it again", "Not noted." if first.command is None else again),
+    )
+
+
+def _fingerprint(found: Provenance) -> tuple[str, str]:
+    if found.is_keyed:
+        return "Fingerprint of the data (HMAC-SHA-256)", f"{found.data}, {_KEYED}"
+    return "Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD
+
+
+def drawn_text(records: int, pool: int) -> str:
+    """Return how many records of how many train.
+
+    Parameters
+    ----------
+    records, pool
+        Records of the training set, and of the data set that they were drawn from.
+
+    Examples
+    --------
+    >>> drawn_text(300, 600)
+    '300 of 600 records drawn'
+    """
+    return f"{records:,} of {pool:,} records drawn" if records < pool else f"all {pool:,} records"
+
+
+def _pairs(values: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+ORIGIN = Section(
+    "origin", "Where this run comes from", OriginFinding, measure_origin, keys=("timing",), tables=_origin_tables,
+)  # fmt: skip

@@ -1,0 +1,222 @@
+"""What the insider's log-odds say of its success: two-sided intervals from means of bounded numbers.
+
+The log-odds L of D against D' are the exact likelihood ratio where the noise is what was claimed. Given all that it
+saw, the insider is right with a probability that it knows; the mean of that probability is its true success rate, and
+E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary far less than counted wins.
+`counted_delta` counts, to stand beside them.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.errors import require
+from fl_audit.privacy.gaussian import require_delta, require_epsilon
+from fl_audit.privacy.scores import require_prior
+from fl_audit.root_finding import falling_root, last_true
+from fl_audit.statistics.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
+
+ASSUMPTION = (
+    "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
+    "and the calibration of the beliefs are the evidence for that."
+)
+"""What every number here rests on."""
+
+_LARGEST_EPSILON = 1e6
+
+_FIRST_FORESEEN = 16  # number of trials before epsilon is guessed for the first time, to choose stakes
+
+
+def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:
+    """Return the probability, given all that the insider saw, that its guess is right.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of D against D', without a prior, shape (trials,).
+    prior
+        The insider's belief in D before anything is seen; it guesses D where its posterior odds favour D. Above 0 and
+        below 1.
+    coin
+        Probability with which the challenger really uses D, above 0 and below 1. Where it differs from the prior, the
+        insider guesses by its prior and is right by the coin, so the probability can lie under 1/2.
+
+    Raises
+    ------
+    InputError
+        If a probability is out of its range.
+
+    Examples
+    --------
+    >>> chance_of_being_right(np.array([0.0, 2.0, -2.0])).round(3).tolist()
+    [0.5, 0.881, 0.881]
+    """
+    require_prior(prior)
+    require_prior(coin)
+    guess = np.where(log_odds + logit(prior) > 0, 1.0, -1.0)
+    return np.asarray(expit(guess * (log_odds + logit(coin))), dtype=np.float64)
+
+
+def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
+    """Return the insider's advantage 2 P(right) - 1 from its beliefs: the mean of what its wins have as expectation.
+
+    Parameters
+    ----------
+    log_odds, prior, coin
+        As for `chance_of_being_right`. With an even prior the expectation is the total variation distance of the two
+        distributions; with another, the advantage of an insider who guesses by it.
+    confidence
+        Above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no trial or a number is out of its range.
+    """
+    smallest = 0.0 if prior == coin else -1.0  # never negative for one who knows the coin
+    return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, smallest)
+
+
+def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
+    """Return (1 - e^(eps - L))+, whose mean over trials with the truth that L favours is delta(eps) of one direction.
+
+    Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5: delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
+    """
+    return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PairInterval:
+    """A quantity of the audited pair, the larger of both directions, with a two-sided interval."""
+
+    value: float  # the estimate
+    low: float  # lower end of the interval
+    high: float  # its upper end, which may be infinite for an epsilon
+    confidence: float  # least probability with which it covers
+
+
+def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
+    """Return delta(eps) of the audited pair from the log-odds.
+
+    Parameters
+    ----------
+    log_odds, members
+        Log-odds of D against D', without a prior, and whether D was used, both of shape (trials,), with at least one
+        trial of each kind.
+    epsilon, confidence
+        Epsilon is finite and at least 0, the confidence above 0 and below 1: half of the rest is for each direction.
+
+    Raises
+    ------
+    InputError
+        If a direction has no trial or a number is out of its range.
+    """
+    require_epsilon(epsilon)
+    each = (1 + confidence) / 2
+    found = [mean_interval(_delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
+    return _larger([(one.mean, one.low, one.high) for one in found], confidence)
+
+
+def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
+    """Return delta(eps) of the audited pair by counting trials, to stand beside `delta_from_beliefs`.
+
+    The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
+    e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
+    Clopper-Pearson interval at a quarter of the level.
+
+    Parameters
+    ----------
+    log_odds, members, epsilon, confidence
+        As for `delta_from_beliefs`, which says what is raised.
+    """
+    require_epsilon(epsilon)
+    # Where e^eps overflows, a single false alarm already makes the difference negative: any large factor does.
+    each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
+    with_d, without = _both(log_odds, members)
+    found = []
+    for own, other in ((with_d, -without), (without, -with_d)):
+        hits, false = int((own > epsilon).sum()), int((other > epsilon).sum())
+        low, high = clopper_pearson(hits, own.size, each)
+        false_low, false_high = clopper_pearson(false, other.size, each)
+        value = hits / own.size - price * false / other.size
+        found.append((max(0.0, value), max(0.0, low - price * false_high), max(0.0, high - price * false_low)))
+    return _larger(found, confidence)
+
+
+def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> PairInterval:
+    """Return epsilon(delta) of the audited pair from the log-odds.
+
+    The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
+    delta: the true epsilon is left out only where bets on the truth win, so the confidence is the same. The stakes are
+    chosen from earlier trials and are the same for every epsilon. No term grows with epsilon, so no gain of a bet on
+    more than delta does, and no gain of a bet on less falls: if an epsilon is refuted as too small, all smaller ones
+    are, and if one is refuted as too large, all larger ones are. So bisection finds the ends of the interval.
+
+    Parameters
+    ----------
+    log_odds, members, confidence
+        As for `delta_from_beliefs`, which says what is raised.
+    delta
+        Above 0 and below 1. Where it is smaller than a few over the number of trials, nothing bounds epsilon from above
+        and `high` is infinite.
+    """
+    require_delta(delta)
+    each = (1 + confidence) / 2
+    return _larger([_epsilon_interval(part, delta, each) for part in _both(log_odds, members)], confidence)
+
+
+def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
+    """Return the log-odds of D in trials with D, and those of D' in trials with D': the two directions."""
+    require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
+    parts = log_odds[members], -log_odds[~members]
+    require(all(part.size for part in parts), "one kind of trial is missing: accepted are trials with D and with D'")
+    return parts
+
+
+def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairInterval:
+    value, low, high = (max(part[at] for part in parts) for at in range(3))
+    return PairInterval(value, low, high, confidence)
+
+
+def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
+    """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
+    largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
+    stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
+
+    def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
+        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
+
+    def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
+        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
+
+    low = last_true(is_too_small, 0.0, largest)
+    high = 0.0 if is_too_large(0.0) else math.inf
+    if high > 0 and is_too_large(largest):
+        high = -last_true(lambda number: is_too_large(-number), -largest, -low)
+    return _plug_in_epsilon(log_odds, delta, largest), low, high
+
+
+def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
+    """Return the terms, each at the epsilon that the log-odds before it suggest: stakes may depend on the past alone.
+
+    The suggestion is renewed whenever the number of log-odds has doubled.
+    """
+    found, epsilon, start = np.empty_like(log_odds), 0.0, 0
+    while start < log_odds.size:
+        end = max(_FIRST_FORESEEN, 2 * start)
+        found[start:end] = _delta_terms(log_odds[start:end], epsilon)
+        seen = log_odds[:end]
+        epsilon, start = _plug_in_epsilon(seen, delta, min(_LARGEST_EPSILON, max(0.0, float(seen.max())))), end
+    return found
+
+
+def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
+    """Return the epsilon at which the mean of the terms is delta; 0 where delta(0) is below it."""
+
+    def excess(epsilon: float) -> float:
+        return float(_delta_terms(log_odds, epsilon).mean()) - delta
+
+    return falling_root(excess, largest, largest, xtol=1e-10)

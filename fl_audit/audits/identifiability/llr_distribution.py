@@ -1,0 +1,180 @@
+"""The exact distribution of the insider's log-odds: innovations that are held against it, and what figures draw of it.
+
+Whatever adaptivity chose Delta_i, given the past r_i is normal, so with mu_i = Delta_i / sigma_i the innovation
+(L_i - L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past, in every mode. It is the strongest test of a
+whole run: noise, bits, sensitivities and log-odds all enter.
+
+So the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D was used, downwards where D'
+was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), or where units are sampled follow a distribution on a
+grid; the belief is their image under the logistic map, shifted by the prior log-odds.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit, ndtri
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsDistribution, NormalLogOdds
+
+LARGEST_Z_SCORE = 4.0
+SMALLEST_P_VALUE = 0.001
+
+
+@dataclass(frozen=True)
+class InnovationGroup:
+    """The innovations of the trials with one bit."""
+
+    count: int  # how many; with fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1
+    mean: float  # of all innovations; 0 expected
+    variance: float  # of all innovations; 1 expected
+    serial_correlation: float  # between consecutive rounds of the same trial; 0 expected
+    mean_z: float  # distance of the mean from what is expected, in standard errors
+    variance_z: float  # the same of the variance
+    serial_correlation_z: float  # the same of the serial correlation
+    ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every z-score is within 4 and the Kolmogorov-Smirnov p-value above 0.001."""
+        largest = max(abs(self.mean_z), abs(self.variance_z), abs(self.serial_correlation_z))
+        return self.ks_p_value > SMALLEST_P_VALUE and largest <= LARGEST_Z_SCORE
+
+
+@dataclass(frozen=True)
+class InnovationCheck:
+    """The check of both groups: trials with bit 1 and trials with bit 0."""
+
+    members: InnovationGroup  # the innovations of trials with bit 1
+    nonmembers: InnovationGroup  # of trials with bit 0
+    rounds: int  # number of rounds of all trials together
+    left_out: int  # how many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`
+
+    @property
+    def holds(self) -> bool:
+        """Whether the distribution holds in both groups; a sound run fails with probability of about 0.2 %."""
+        return self.members.holds and self.nonmembers.holds
+
+
+def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
+    """Return how well numbers follow N(0, 1) and independence, separately for each bit.
+
+    Parameters
+    ----------
+    values
+        Innovations, or where increments are not Gaussian the normal scores of the noise along the direction in which
+        D and D' differ, under the true hypothesis, shape (trials, rounds); NaN where a round tells nothing.
+    bits
+        1 or True where D was used, shape (trials,).
+    """
+    member = bits.astype(bool)
+    groups = _group(values[member]), _group(values[~member])
+    return InnovationCheck(*groups, values.size, int(np.isnan(values).sum()))
+
+
+def _group(values: Floats) -> InnovationGroup:
+    """Return the statistics of the innovations of some trials, shape (trials, rounds)."""
+    used = values[~np.isnan(values)]
+    count = int(used.size)
+    if count < 2:
+        return InnovationGroup(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    from scipy.stats import kstest  # its import takes most of a second, and a run begins without it
+
+    mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
+    products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
+    pairs = products[~np.isnan(products)]  # of consecutive rounds within trials
+    correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
+    return InnovationGroup(
+        count=count,
+        mean=mean,
+        variance=variance,
+        serial_correlation=correlation,
+        mean_z=mean * math.sqrt(count),
+        variance_z=(variance - 1) * math.sqrt((count - 1) / 2),
+        serial_correlation_z=correlation * math.sqrt(pairs.size),
+        ks_p_value=float(kstest(used, "norm").pvalue),
+    )
+
+
+def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) -> Floats:
+    """Return the density of the log-odds of D against D' under a distribution.
+
+    A distribution on a grid is drawn as the mean density over a hundredth of the range of nearly all trials; an atom of
+    it, such as of a unit that was never in, shows as a peak of that width.
+    """
+    point = np.asarray(log_odds, dtype=np.float64)
+    if isinstance(distribution, NormalLogOdds):
+        from scipy import stats  # as above
+
+        return np.asarray(stats.norm.pdf(point, distribution.mean, distribution.mu), dtype=np.float64)
+    low, high = distribution.quantile([0.001, 0.999])
+    half = max(float(high - low) / 200, distribution.error)
+    ends = (point + half, point - half)
+    if isinstance(distribution, GriddedLogOdds):  # without its steps, which would show as ripples
+        above, below = (
+            np.interp(end, distribution.values, distribution.cumulative, left=0.0, right=1.0) for end in ends
+        )
+    else:
+        above, below = (distribution.cdf(end) for end in ends)
+    return np.asarray((above - below) / (2 * half), dtype=np.float64)
+
+
+def belief_density(
+    belief: ArrayLike, distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, share: float = 0.5
+) -> Floats:
+    """Return the density of the final belief in the dataset that was really used.
+
+    Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
+
+    Parameters
+    ----------
+    belief, distributions
+        Where to evaluate, strictly between 0 and 1; and the distributions of the final log-odds of D against D', where
+        D was used (1) and where it was not (0).
+    prior, share
+        Belief in D before the first release; and the share of the trials that used D, which matters only where the two
+        distributions are no mirror images or the prior is not 1/2.
+    """
+    point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
+    with_d = _log_odds_density(logit(point) - shift, distributions[1])
+    without = _log_odds_density(-logit(point) - shift, distributions[0])
+    density = share * with_d + (1 - share) * without
+    return np.asarray(density / (point * (1 - point)), dtype=np.float64)
+
+
+def belief_grid(
+    distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
+) -> Floats:
+    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side.
+
+    Parameters
+    ----------
+    distributions, prior, points, tail
+        Distributions of the log-odds of D, by the secret bit; the prior probability of D; how many beliefs; and the
+        probability that may lie beyond each end.
+    """
+    shift, tails = float(logit(prior)), [tail, 1 - tail]
+    ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
+    beliefs = expit(np.linspace(ends.min(), ends.max(), points))
+    # Little noise makes beliefs that round to certainty, where no density is defined.
+    return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
+
+
+def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> tuple[Floats, ...]:
+    """Return low end, median and high end of the central band of the belief in D after rounds 0 to `rounds`.
+
+    Parameters
+    ----------
+    mu, rounds, bit
+        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds); the number of rounds; and
+        the secret bit, 1 where D was used and 0 where D' was.
+    prior, level
+        Belief in D before the first release, and share of the trials inside the band at each round.
+    """
+    variance = mu**2 * np.arange(rounds + 1) / rounds
+    centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)
+    reach = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
+    return expit(centre - reach), expit(centre), expit(centre + reach)

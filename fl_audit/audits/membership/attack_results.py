@@ -1,0 +1,220 @@
+"""All that is said of one attack in the membership audit: rates, the curve, and what its scores prove.
+
+Scores of one trial share its model, so the bounds of `bounds`, which ask for independent scores, must not be given all
+of them. With one target of each trial, drawn before scores are seen, what remains are pairs of a score and a coin that
+are independent and alike over trials, and the score has a distribution P1 if the coin says in and P0 if not.
+
+**P1 and P0 are close where the mechanism is private.** For fixed coins of all other targets, P1 and P0 are
+distributions of what is computed from the releases of two neighbours: P1(A) <= e^epsilon P0(A) + delta for every event
+and the same with both exchanged. Coins are independent, so averaging over the others' coins and over the target drawn
+keeps both inequalities. Nothing else is used; records may depend on each other as they like.
+
+**What the scores may rest on.** The score of a trial rests on its own release and on shadow trials that are not among
+those of the bound. Were every trial a shadow of all others, one trial's coin would move other trials' scores, and they
+would be independent no more. Attacks take the shadow trials by name; give only the others to these functions.
+"""
+
+from dataclasses import dataclass
+from math import floor, nan
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.tradeoff import guesses_of_scores
+from fl_audit.audits.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
+from fl_audit.errors import require, require_number
+from fl_audit.federation.membership import Membership
+from fl_audit.randomness import Purpose, generator
+from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.statistics.methods import BoundMethod
+
+_GUESSED = 0.1
+"""Share of its targets that an attacker calls members in a single run, and that it calls others; fixed beforehand."""
+_PUBLIC_SEED = 0
+_LARGEST_PHI = 2.0  # where the paper cuts phi off
+
+
+class OneTargetScores(NamedTuple):
+    """Scores of trials whose drawn target was in, (n1,), of the others, (n0,), and the targets drawn, (trials,)."""
+
+    members: Floats
+    nonmembers: Floats
+    targets: Integers
+
+
+def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random.Generator) -> OneTargetScores:
+    """Draw one target of every trial and return its score.
+
+    Parameters
+    ----------
+    scores, membership
+        Of trials that served no other as a shadow: scores without NaN, shape (trials, targets), and who was in.
+    draw
+        Draws the targets; it must not depend on scores.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    shape = (membership.trials, membership.targets)
+    require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")
+    targets = draw.integers(membership.targets, size=membership.trials)
+    rows = np.arange(membership.trials)
+    drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
+    return OneTargetScores(drawn[was_in], drawn[~was_in], np.asarray(targets, dtype=np.int64))
+
+
+def epsilon_of_one_target(
+    scores: ArrayLike, membership: Membership, delta: float, draw: np.random.Generator, confidence: float = 0.95
+) -> LowerBound | None:
+    """Return a lower bound on epsilon at delta from one target of every trial; None where all were in, or all out.
+
+    Parameters
+    ----------
+    scores, membership, draw, delta, confidence
+        As for `one_target_scores`; at least 0, below 1; above 0.5, below 1.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a score is NaN, or a number is out of its range.
+    """
+    drawn = one_target_scores(scores, membership, draw)
+    if not (drawn.members.size and drawn.nonmembers.size):
+        return None
+    return epsilon_lower_bound(drawn.members, drawn.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC)
+
+
+@dataclass(frozen=True)
+class AttackResults:
+    """What an attack achieved."""
+
+    rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
+    roc: RocCurve  # the curve of all scores
+    # The epsilon that its scores prove, from one target of every trial; None where its trials were each other's shadows
+    # and none were kept apart.
+    bound: LowerBound | None
+    one_run: OneRunBound | None  # the epsilon that the first trial alone proves; None of who knows other coins of it
+    # The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
+    by_tradeoff: OneRunBound | None = None
+
+
+def achieved_by_attack(
+    scores: Floats,
+    apart: Floats | None,
+    membership: Membership,
+    delta: float,
+    confidence: float,
+    knows_coins: bool = False,
+) -> AttackResults:
+    """Return what an attack on models achieved.
+
+    Parameters
+    ----------
+    scores
+        Higher for a likelier member, (trials, targets), each trial attacked with all others as shadows.
+    apart
+        The same where some trials were shadows alone, which are NaN; all scores, if the attack has no shadows; None
+        where no trials were kept apart.
+    membership, delta, confidence
+        Which targets were in, in which trials; delta of the bounds, from 0 to below 1, and their confidence, above 0.5
+        and below 1.
+    knows_coins
+        Whether the attacker of a trial knows some of its coins, so that its guesses are no test of a single run.
+    """
+    has_shadows = apart is not scores
+    rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
+    one_run, by_tradeoff = None, None
+    if not knows_coins:
+        few = max(1, floor(_GUESSED * membership.targets))
+        guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
+        one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
+        by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
+    bound = bound_of_scores(apart, membership, delta, confidence)
+    return AttackResults(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
+
+
+def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float, confidence: float) -> AttackResults:
+    """Return what the insiders achieved, one for each target, who know all coins but one; no shadows are needed.
+
+    Parameters
+    ----------
+    log_odds, membership, delta, confidence
+        Final log-odds of membership, (trials, targets); as for `achieved_by_attack`.
+    """
+    rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
+    bound = bound_of_scores(log_odds, membership, delta, confidence)
+    return AttackResults(rates, roc_curve(log_odds, membership), bound, None)
+
+
+def rates_of(
+    scores: Floats, membership: Membership, confidence: float, has_shadows: bool, of_insiders: bool
+) -> MembershipRates:
+    """Return the rates of an attack with intervals at any confidence, from the same resamples at every one.
+
+    Parameters
+    ----------
+    scores, membership, confidence
+        As for `achieved_by_attack`.
+    has_shadows, of_insiders
+        Whether trials are each other's shadows, and whether scores are log-odds of insiders.
+    """
+    return membership_rates(
+        scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows, of_insiders=of_insiders
+    )
+
+
+def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, confidence: float) -> LowerBound | None:
+    """Return the epsilon that scores prove by one target of every trial, at any confidence.
+
+    Parameters
+    ----------
+    apart, membership, delta, confidence
+        As for `achieved_by_attack`; None where no trial was kept apart.
+    """
+    if apart is None:
+        return None
+    rows = ~np.isnan(apart).any(axis=1)
+    return epsilon_of_one_target(apart[rows], Membership(membership.is_in[rows]), delta, _draws(), confidence)
+
+
+def _draws() -> np.random.Generator:
+    """Return the draws of resampled trials and of one target a trial, which depend on no score."""
+    return generator(_PUBLIC_SEED, Purpose.TARGET_CHOICE, round=1)
+
+
+def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:
+    """Return phi, from 0 to 2: above 1 where privacy gained relatively more than accuracy lost.
+
+    phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. Where accuracy was not
+    lost the paper sets 2. NaN where there was nothing to lose: the attack on the model without privacy was no better
+    than guessing, or that model was not. Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially
+    private deep learning with membership inference, section on the relative privacy-accuracy trade-off.
+
+    Parameters
+    ----------
+    auc_without, auc, accuracy_without, accuracy
+        Area under the ROC of a membership attack on the model without differential privacy, and with it; and the test
+        accuracies of these models; all from 0 to 1.
+    classes
+        Number of classes, at least 2; 1 / classes is the accuracy of guessing.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
+        require_number(f"{name} is", value, "numbers from 0 to 1")
+    require_number("number of classes is", classes, "whole numbers from 2")
+    to_lose, leak = accuracy_without - 1 / classes, auc_without - 0.5
+    if to_lose <= 0 or leak <= 0:
+        return nan
+    lost = max(0.0, accuracy_without - accuracy) * leak
+    return min(_LARGEST_PHI, max(0.0, auc_without - auc) * to_lose / lost) if lost else _LARGEST_PHI

@@ -1,0 +1,77 @@
+"""Writing of a report's files, each whole or not at all; its PDF by WeasyPrint, which an installation may lack."""
+
+import contextlib
+import io
+from functools import cache
+from pathlib import Path
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.page.report_page import draw_all, render_html
+from fl_audit.errors import first_line
+from fl_audit.report.finding import RunContents
+
+ON_PAPER = """
+@page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
+"""
+"""What a PDF has other than a page that a browser prints."""
+
+
+@cache
+def hindrance() -> str:
+    """Return why no PDF can be written here, in a phrase; empty where one can."""
+    try:
+        # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            import weasyprint  # noqa: F401
+    except ImportError:
+        return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
+    except OSError as error:
+        return f"WeasyPrint lacks a library of the system ({first_line(error)})"
+    return ""
+
+
+def write_pdf(page: str, path: Path) -> None:
+    """Write a page as a PDF, whole or not at all; without WeasyPrint remove what an earlier run may have left there.
+
+    Parameters
+    ----------
+    page, path
+        HTML that loads nothing from elsewhere, and the file.
+    """
+    if hindrance():
+        path.unlink(missing_ok=True)
+        return
+    import weasyprint
+    from weasyprint.urls import URLFetcher
+
+    # What stands in the page itself is data, and nothing else is fetched.
+    document = weasyprint.HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=("data",)))
+    with atomic_file(path) as file:
+        document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])
+
+
+def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
+    """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
+
+    Where no PDF can be written (`hindrance`) there is none afterwards.
+
+    Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
+    then moved into place, so that a reader never finds half of one.
+
+    Parameters
+    ----------
+    contents, directory
+        What the report is made of, and where to write: made where it is missing, a report that is there is replaced.
+    pdf_with_appendix
+        Whether the PDF holds the appendix too, and not the page alone.
+    """
+    pictures = draw_all(contents)
+    page = render_html(contents, pictures)
+    for picture in pictures:
+        with atomic_file(directory / "figures" / f"{picture.name}.png") as file:
+            file.write_bytes(picture.png)
+    path = directory / "report.html"
+    with atomic_file(path) as file:
+        file.write_text(page, encoding="utf-8")
+    write_pdf(render_html(contents, pictures, True, pdf_with_appendix), directory / "report.pdf")
+    return path

@@ -1,0 +1,320 @@
+"""The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.common.sections_mechanism import mechanism_tables
+from fl_audit.audits.common.sections_officer import OFFICER, OfficerFinding
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.findings_pair import PairFinding
+from fl_audit.audits.membership.findings_attacks import AttackFinding, MembershipFinding
+from fl_audit.audits.page.first_screen import first_screen
+from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
+from fl_audit.audits.page.stylesheet import DRAWN
+from fl_audit.audits.sections import measured, page_rows
+from fl_audit.notebook import Markup, exactly_html
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.report.finding import Row, RunContents, Section, Table
+from fl_audit.report.formatting import percent, plural
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
+from fl_audit.report.style import to_png, to_svg
+from fl_audit.user_modules import title_of_named
+from fl_audit.verdict.messages_of_tests import broken_tests
+from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.verdict.verdict import Verdict
+
+_FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
+_NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """A figure as PNG bytes, with the name of its section and its words, and as an SVG element for a page."""
+
+    name: str
+    png: bytes
+    title: str
+    caption: str
+    svg: str = ""
+
+
+def draw_all(contents: RunContents) -> list[DrawnPicture]:
+    """Return every figure of the report, in order, without those that the run has no numbers for."""
+    drawn = []
+    for section, numbers in measured(contents):
+        if (picture := section.picture) is not None and picture.applies(numbers, contents):
+            figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+            png = to_png(figure)
+            figure.set_layout_engine("none")  # what was laid out for the first is right for the second
+            drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
+    return drawn
+
+
+def _page_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an SVG element, short, themed, with names of its own; the same figure gives the same text."""
+    text = to_svg(figure, name)
+    text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
+    box = re.search(r'viewBox="[^"]+"', text)
+    assert box is not None, "matplotlib writes a view box"
+    text = f'<svg {box[0]} role="img" aria-label="$label">' + text[text.index(">") + 1 :]
+    text = _with_own_names(text, name)
+    text = re.sub(r"; font-family: [^;\"]+", "", text)
+    text = _FONT.sub(lambda found: f"font-weight: {found[1] or 400}; font-size: {found[2]}px", text)
+    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
+    for colour, variable in DRAWN.items():
+        text = text.replace(f": {colour}", f": var(--{variable})")
+    return text.strip()
+
+
+def _with_own_names(text: str, name: str) -> str:
+    """Keep the names that something refers to, made different from those of other figures; drop all others."""
+    used = {first or second for first, second in _REFERENCE.findall(text)}
+    text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
+    return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
+
+
+_IN_CSF = "IEEE Computer Security Foundations Symposium"
+_IN_SP = "IEEE Symposium on Security and Privacy"
+_IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
+
+
+def papers_of(contents: RunContents) -> list[str]:
+    """Return the papers whose methods a run used, each as text."""
+    return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
+
+
+def _has(kind: type) -> Callable[[RunContents], bool]:
+    return lambda contents: contents.find(kind) is not None
+
+
+def _accounts_by_renyi(contents: RunContents) -> bool:
+    guarantee = contents.facts.guarantee
+    return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
+
+
+def _attacks_by(*names: str) -> Callable[[RunContents], bool]:
+    def is_used(contents: RunContents) -> bool:
+        found = contents.find(AttackFinding)
+        return found is not None and any(name in found.achieved for name in names)
+
+    return is_used
+
+
+_PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
+    ("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
+          "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
+          "For the insider, the bounds on belief and advantage, and the empirical epsilon",
+          "10.14778/3484224.3484231",
+          lambda contents: contents.facts.has_guarantee),
+    ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
+          "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
+          _has(InsiderFinding)),
+    ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
+          "For the risk of one released model", "10.48550/arXiv.2307.11280",
+          lambda contents: contents.facts.star is not None),
+    ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
+          f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
+          "10.1109/CSF.2018.00027", _has(MembershipFinding)),
+    ("T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. "
+          f"{_IN_CSF}", "For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, P. Viswanath (2015), "
+          "The composition theorem for differential privacy, ICML", "10.1109/CSF57540.2023.00013",
+          _has(MembershipFinding)),
+    (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
+          "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
+          lambda contents: contents.facts.has_guarantee),
+    (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
+          "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
+          _has(PairFinding)),
+    (f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
+          "10.1109/CSF.2017.11", _accounts_by_renyi),
+    (f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
+          f"learning models. {_IN_SP}", "For attacks by shadow models", "10.1109/SP.2017.41", _attacks_by("shadow")),
+    (f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
+          "For white-box attacks", "10.1109/SP.2019.00065",
+          _attacks_by("white-box", "white-box-rounds", "active")),
+    (f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}", "For LiRA",
+          "10.1109/SP46214.2022.9833649", _attacks_by("lira")),
+    ("S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
+          "For RMIA", "10.48550/arXiv.2312.03262", _attacks_by("rmia")),
+)  # fmt: skip
+"""Authors, year and title; what it is used for; its identifier; whether a run used it."""
+
+
+ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
+"""Above what takes a guarantee at its word that was broken."""
+MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
+
+
+def render_html(
+    contents: RunContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
+) -> str:
+    """Return the whole report as one HTML page.
+
+    Parameters
+    ----------
+    contents, pictures
+        What the report is made of, and the figures, in the order in which they shall appear.
+    on_paper
+        Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
+    with_appendix
+        Whether the appendix follows.
+    """
+    federation = contents.facts.federation
+    on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
+    order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
+    figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
+    shown = [figures[picture.name] for picture in order if picture.name in on_page]
+    rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
+    body = [
+        first_screen(contents),
+        '<h2 id="words">In words</h2>',
+        *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
+        '<h2 id="person">What it means for a person in the data</h2>',
+        f"<p>{escape(person_text(contents))}</p>",
+        _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
+        '<h2 id="numbers">Measured beside claimed</h2>',
+        _rows_table((*_ROW_COLUMNS, "Reading"), rows),
+        f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
+        _annex(contents) if on_paper and not with_appendix else "",
+        _configuration(contents) if on_paper else "",
+        f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
+        _appendix(contents, figures) if with_appendix else "",
+    ]
+    return html_page(
+        title=f"Privacy audit: {federation.data.title}, {title_of_named(federation.model)}",
+        heading="Privacy audit report",
+        subtitle=_subtitle(contents),
+        opening="",
+        body="\n".join(filter(None, body)),
+        footer="From this run's own files.",
+    )
+
+
+def paragraphs(contents: RunContents) -> list[str]:
+    """Return the sentences of the findings whose place is the page."""
+    shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
+    return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
+
+
+def _is_broken(contents: RunContents) -> bool:
+    return verdict_of(contents).verdict is Verdict.VIOLATED
+
+
+def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
+    """Whether sentence and figure stand on the page: nothing there takes a broken guarantee at its word."""
+    return section.on_page and not (section.trusts and _is_broken(contents))
+
+
+def _subtitle(contents: RunContents) -> str:
+    facts, federation = contents.facts, contents.facts.federation
+    parts = (
+        f"{federation.data.title}, {plural(federation.records, 'record')} at {plural(federation.clients, 'client')}",
+        f"model {title_of_named(federation.model)}",
+        plural(federation.rounds, "round"),
+        plural(contents.run.trials, "trial"),
+        scaling_text(facts)
+        if facts.federation.mechanism.has_exact_llr
+        else "noise in every step of the clients' training",
+        *(["early stopping"] if contents.run.chosen_releases is not None else []),
+    )
+    return " · ".join(parts)
+
+
+def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
+    caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
+    full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    shown = (not on_paper and picture.svg) or picture.png
+    return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
+
+
+def _failed(contents: RunContents, where: str) -> str:
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    if not broken:
+        return ""
+    told = [f"<strong>{escape(row.title)}.</strong> {escape(row.sentence)}" for row in broken[:MOST_FAILED]]
+    lines, left = "".join(f"<li>{one}</li>" for one in told), len(broken) - MOST_FAILED
+    more = f"<p>{plural(left, 'more failed test')} {where}.</p>" if left > 0 else ""
+    return f'<h2 id="failed">What failed</h2>\n<ul>{lines}</ul>{more}'
+
+
+_ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
+
+
+def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
+    """Return a table without the columns in which no row says anything; nothing of no rows."""
+    told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
+    if not rows:
+        return ""
+    return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
+
+
+def _row_cells(row: Row) -> tuple[Any, ...]:
+    """Return the name of a row, its number, its interval and what is claimed, rounded together where it has these."""
+    if row.limit is None and row.confidence is None:
+        return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
+    value, low, high = row.cells
+    interval = f"{low} to {high}"
+    if row.confidence is not None and row.confidence < 1:
+        interval += f" at {percent(row.confidence)}"
+    claim = exactly_html(row.limit, f"{'≥' if row.is_least else '≤'} {row.shown.claim}")
+    cells = "" if row.confidence is None else interval, "" if row.limit is None else claim
+    return row.name, value, *map(Markup, cells)
+
+
+def _configuration(contents: RunContents) -> str:
+    lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
+    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.facts)))}</div>'
+    return f'<h2 id="configuration">Configuration</h2>\n{tables}\n<div class="sign-off">{lines}</div>'
+
+
+def _annex(contents: RunContents) -> str:
+    """Return what a data-protection officer is told, which is part of the appendix elsewhere."""
+    numbers = contents.find(OfficerFinding)
+    if numbers is None:
+        return ""
+    return f'<h2 id="officer">Annex: for a data-protection officer</h2>\n{_inside(OFFICER, numbers, contents, {})}'
+
+
+def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
+    """Return every section with all that it has, folded, under a table of contents."""
+    inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
+    told = [(section.name, escape(section.title), html) for section, html in inside if html]
+    contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
+    parts = "\n".join(
+        f'<details><summary>{title}</summary><div id="{name}">\n{html}</div></details>' for name, title, html in told
+    )
+    papers = "\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents))
+    return (
+        f'<h2 id="appendix">Appendix: every number, and what it rests on</h2>\n<nav aria-label="Appendix"><ol>'
+        f'{contents_list}<li><a href="#papers">Papers used</a></li></ol></nav>\n{parts}\n'
+        f'<details><summary>Papers used</summary><div id="papers"><ol class="papers">\n{papers}\n</ol></div></details>'
+    )
+
+
+def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
+    """Return all that a section has beside what stands on the page; nothing for nothing."""
+    on_page = _stands_on_page(contents, section)
+    text = "" if on_page else section.sentence(numbers, contents)
+    rows = [
+        (*_row_cells(row), f"{row.basis.removesuffix('.')}. Reading: {row.reading_text}." if row.reading else row.basis)
+        for row in section.read_rows(numbers, contents)
+    ]
+    body = [
+        f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
+        f"<p>{escape(text)}</p>" if text else "",
+        figures.get(section.name, "") if not on_page else "",
+        _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
+        *map(_table, section.tables(numbers, contents)),
+    ]
+    return "\n".join(filter(None, body))
+
+
+def _table(table: Table) -> str:
+    return page_table(table.columns, table.rows, title=table.title, look=str(table.look))

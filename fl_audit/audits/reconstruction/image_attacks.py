@@ -1,0 +1,274 @@
+"""The best drawing for what was seen: by the first layer, by descent, or with the help of other people's pictures.
+
+The last bias of a model tells which classes an update was made of, before any picture is sought.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import grad, vmap
+
+from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.errors import require, require_number
+from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
+
+_BREAKS = (2.667, 1.6, 1.142)
+"""At these parts of the iterations the step falls to a tenth, as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How long and how far is searched."""
+
+    iterations: int = 1000  # steps of Adam, at least 1
+    step: float = 0.1  # of each pixel, in the first three eighths; positive
+    smoothness: float = 0.01  # weight of the total variation, from 0
+    restarts: int = 1  # from how many starts, of which the one counts that fits best; at least 1
+    seconds: float = math.inf  # when the search ends anyway, positive; results then depend on the machine's speed
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "restarts"):
+            require_number(f"{name} are", getattr(self, name), "whole numbers from 1")
+        require_number("step is", self.step, "positive numbers")
+        require_number("smoothness is", self.smoothness, "numbers from 0")
+        require_number("seconds are", self.seconds, "positive numbers")
+
+
+USUAL = Descent()
+
+
+def total_variation(pictures: Tensor) -> Tensor:
+    """Return the mean change from pixel to pixel, down plus across, of pictures (..., height, width)."""
+    down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
+    return down + across
+
+
+def descended(
+    shared: SharedUpdate,
+    seen: Tensor,
+    labels: Tensor,
+    draw: np.random.Generator,
+    descent: Descent = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Tensor:
+    """Return pictures whose updates are those that were seen, as nearly as the search finds them.
+
+    They are float32 (owners, pictures, *shape), from 0 to 1, an owner's pictures in the order of its labels.
+
+    Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4):
+    one less the cosine of both updates, plus total variation, by Adam on the signs of the gradient, in the box of
+    pixels. Weight, step and its fall are those of the authors' code.
+
+    Parameters
+    ----------
+    shared, seen, labels
+        How pictures become updates; what each owner shared, float32 (owners, parameters); and what its pictures show,
+        int64 (owners, pictures).
+    draw, descent
+        Draws the starts; how long and how far is searched.
+    on_step
+        Is told how many iterations of all starts are done.
+    """
+    started, found = time.monotonic(), None
+
+    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
+        update = shared.of(pictures, labels)
+        # The norm of an update of zero has no gradient.
+        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
+        return 1 - torch.dot(update, seen) / lengths + descent.smoothness * total_variation(pictures)
+
+    together = max(1, CACHE_BUDGET // (labels.shape[1] * seen.shape[1]))
+    slopes, fits = (vmap(found, chunk_size=together) for found in (grad(objective), objective))
+    shape = (*labels.shape, *shared.model.feature_shape)
+    for restart in range(descent.restarts):
+        pictures = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).to(seen.device)
+        optimizer = torch.optim.Adam([pictures], lr=descent.step)
+        breaks = [int(descent.iterations // part) for part in _BREAKS]
+        falls = torch.optim.lr_scheduler.MultiStepLR(optimizer, breaks, gamma=0.1)
+        for iteration in range(descent.iterations):
+            pictures.grad = slopes(pictures, labels, seen).sign_()
+            optimizer.step()
+            falls.step()
+            pictures.clamp_(0, 1)
+            on_step(restart * descent.iterations + iteration + 1)
+            if time.monotonic() - started > descent.seconds:
+                break
+        fit = fits(pictures, labels, seen)
+        best, least = (pictures, fit) if found is None else found
+        is_better = fit < least
+        best[is_better] = pictures[is_better]
+        found = best, torch.minimum(fit, least)
+        if time.monotonic() - started > descent.seconds:
+            break
+    assert found is not None, "there is a start"
+    return found[0]
+
+
+MOST_OTHERS = 1000
+"""Of so many other people's pictures the attacker works out the updates, which it holds at once."""
+
+
+@dataclass(frozen=True)
+class OtherPictures:
+    """Pictures of the population that the attacker has, and their labels; the true ones are not among them."""
+
+    pictures: Tensor  # float32 (others, *shape), from 0 to 1
+    labels: Tensor  # int64 (others,)
+
+
+def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
+    """Refuse records that are no pictures of at least 7x7 pixels from 0 to 1.
+
+    Parameters
+    ----------
+    shape, least, most
+        Shape of one record, and the range of its numbers.
+    """
+    fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
+    found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
+    kinds = "(height, width) or (channels, height, width), of at least 7x7 pixels from 0 to 1"
+    require(fits, f"{found}: accepted are pictures, {kinds}")
+
+
+def drawn_pictures(
+    shared: SharedUpdate,
+    seen: Tensor,
+    count: int,
+    noise: float,
+    others: OtherPictures,
+    draw: np.random.Generator,
+    descent: Descent = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Tensor:
+    """Return what an attacker draws of the pictures of every owner, float32 (owners, count, *shape).
+
+    Without noise a first dense layer writes a single picture down, and elsewhere descent finds pictures; what noise
+    hides is filled in from others.
+
+    Parameters
+    ----------
+    shared, seen
+        How pictures become updates, and what was seen of each owner, float32 (owners, parameters).
+    count, noise, others
+        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0; and
+        what the attacker has, at least `count` pictures.
+    draw, descent, on_step
+        As for `descended`.
+    """
+    if noise > 0:
+        chosen = _together(others.labels[:MOST_OTHERS], count, draw)
+        pictures, labels = others.pictures[chosen], others.labels[chosen]
+        return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
+    if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
+        return _of_first_layer(shared.model, seen)
+    with torch.no_grad():
+        labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
+        return descended(shared, seen, labels, draw, descent, on_step)
+
+
+def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
+    """Return which other pictures might be an owner's, (as many owners as pictures, count), in the order of labels.
+
+    An update does not tell the order of its records. In that of their labels, the same place of two owners looks alike.
+    """
+    known = labels.cpu().numpy()
+    if count == 1:
+        return torch.arange(len(known), device=labels.device).unsqueeze(1)
+    chosen = draw.random((len(known), len(known))).argsort(axis=1)[:, :count]
+    ordered = np.take_along_axis(chosen, known[chosen].argsort(axis=1, kind="stable"), axis=1)
+    return torch.from_numpy(ordered).to(labels.device)
+
+
+def reads_first_layer(model: StackedModel) -> bool:
+    """Return whether the model is a chain of dense layers whose first one has a bias."""
+    return model.chain is not None and model.chain[0].bias is not None
+
+
+def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
+    """Return the one picture behind every gradient of one record, float32 (owners, 1, *shape), from 0 to 1.
+
+    With d_k the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
+    3.1). Under noise each unit says so less clearly the smaller d_k is, so x is their least squares: sum of d_k times
+    the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
+    """
+    assert model.chain is not None, "the model is a chain"
+    weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
+    assert biases is not None, "its first layer has a bias"
+    biases = biases[:, 0]
+    pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
+    return pictures.clamp(0, 1).reshape(len(seen), 1, *model.feature_shape)
+
+
+def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
+    """Return the linear estimate of least squared error of what each owner has, float32 (owners, *shape), from 0 to 1.
+
+    What the attacker knows of other people's pictures, and of what they would have shared without noise, fills in what
+    noise hides. It needs no label and no layer, and works for every model and every rule of updates.
+
+    mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other pictures
+    (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred it is
+    mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of the others.
+    """
+    flat, centre = pictures.flatten(1).double(), updates.mean(0)
+    middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
+    products = (apart @ apart.T).double()
+    # Centred updates are dependent: without noise a part in 10^6 of their size keeps the system solvable.
+    ridge = len(apart) * noise**2 + 1e-6 * float(products.diagonal().mean())
+    products.diagonal().add_(ridge)
+    shares: Tensor = torch.linalg.solve(products, (apart @ (seen - centre).T).double())
+    found = middle + shares.T @ (flat - middle)
+    return found.clamp(0, 1).float().reshape(len(seen), *pictures.shape[1:])
+
+
+def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
+    """Return which classes the records of every owner have, int64 (owners, count), in ascending order.
+
+    Records that the attacker has, of the population, at least `count`, stand for the owners': how sure the model is of
+    them, and how much of their gradients clipping leaves.
+
+    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the mean p of the population in
+    place of theirs it says how many records have the class: they are taken one by one from where most are missing. For
+    one record this is the only class whose bias has a negative gradient (Zhao et al. 2020, "iDLG"); for several it is
+    the rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
+    """
+    logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
+    require_last_bias(shared.model, logits.shape[1])
+    chances = F.softmax(logits, dim=1).mean(0).double()
+    missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
+    found = torch.zeros(len(seen), count, dtype=torch.int64, device=seen.device)
+    for place in range(count):
+        found[:, place] = missing.argmax(dim=1)
+        missing[torch.arange(len(seen)), found[:, place]] -= 1
+    return found.sort(dim=1).values
+
+
+def require_last_bias(model: StackedModel, classes: int) -> None:
+    """Refuse a model whose updates do not tell labels: whose last parameter is no bias of its so many classes.
+
+    Parameters
+    ----------
+    model, classes
+        The model, and how many classes it has.
+    """
+    name, shape = model.layout.names[-1], model.layout.shapes[-1]
+    found = f"the last parameter of the model is {name} of shape {tuple(shape)}"
+    require(shape == (classes,), f"{found}: accepted for inferring labels is a bias of its {classes} classes")
+
+
+def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
+    """Return by what a record's gradient is multiplied on average before it is added to an update."""
+    schedule = shared.schedule
+    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
+    if shared.clipping_norm is None:
+        return alone
+    clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
+    groups = min(100, len(like) // clipped)
+    records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
+    lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
+    return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())

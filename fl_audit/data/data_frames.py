@@ -1,0 +1,404 @@
+"""From tables in memory to records, with what became of each column."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Flags
+from fl_audit.data.columns import (
+    DECIMAL_MARKS,
+    DEFAULT_MAX_LEVELS,
+    Encoded,
+    Origin,
+    check_classes,
+    described_names,
+    drop_remedy,
+    encode_column,
+)
+from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
+from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
+from fl_audit.data.missing_values import words_among_numbers
+from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning, Identifier, Source, side_by_side
+from fl_audit.data.warnings import cautions, header_warnings, one_spelling
+from fl_audit.errors import InputError, Remedy, require
+
+WHITESPACE = "whitespace"
+"""The separator of tables whose cells stand between any number of spaces and tabs."""
+_SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
+_LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
+_CLASSES_NAMED = 5
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """How a table is read; `InputError` if separator or decimal is no such mark, or the owner is dropped."""
+
+    label: str  # name of the label column: whole numbers or words
+    drop: tuple[str, ...] = ()  # names of columns that are left out
+    separator: str | None = None  # the character between cells, or `WHITESPACE`; None is to be found
+    # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
+    # also NA and null, are what they are. None: a missing value is refused.
+    missing: tuple[str, ...] | None = None
+    max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
+    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
+    owner: str | None = None
+    # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
+    user: str | None = None
+    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
+    encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
+    ignore_case: bool = False  # whether words that differ by case or spaces only are one
+    unique: bool = False  # whether records that repeat another one in every column are left out
+    skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
+    sheet: str | None = None  # name of the sheet of a workbook; None where only one holds anything
+
+    def __post_init__(self) -> None:
+        mark = _SEPARATOR_WORDS.get(self.separator or "", self.separator)
+        object.__setattr__(self, "separator", mark)
+        plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
+        accepted = f"accepted is one character, such as ',' or ';', the tab '\\t', or '{WHITESPACE}'"
+        require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
+        is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
+        require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
+        for what in ("owner", "user"):
+            name = getattr(self, what)
+            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
+
+    @property
+    def unusual(self) -> tuple[Remedy, ...]:
+        """The settings that say how a file is written, where it is not written as usual."""
+        found = {key: getattr(self, key) for key in _USUAL}
+        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that say what a record is, and are never left out: the label, owner and user if there are any."""
+        return [*dict.fromkeys(name for name in (self.label, self.owner, self.user) if name is not None)]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "TableSettings":
+        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
+        given = {name.replace("-", "_"): value for name, value in options.items()}
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+
+
+def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
+    """Return a table without the columns that are to be dropped.
+
+    Parameters
+    ----------
+    frame, path, settings
+        The table as it was read; where it comes from, for messages; and how the table is read.
+
+    Raises
+    ------
+    InputError
+        If a column that is named is missing, or nothing is left beside label, owner and user.
+    """
+    columns, label = [str(column) for column in frame.columns], settings.label
+    listed = ", ".join(columns[:20])
+    # Where there is no line of names, the label cannot be found, and that is what to fix.
+    unnamed = "".join(f"; {one.text}" for one in header_warnings(columns))
+    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{unnamed}")
+    for name in settings.drop:
+        require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
+        require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
+    beside = f"the label {label!r}"
+    for what, column in (("owner", settings.owner), ("user", settings.user)):
+        require(column != label, f"{what} is {column!r}, the label column: accepted are other columns")
+        if column is not None and column not in columns:
+            raise InputError(f"{path} has no {what} column {column!r}: {_near(column, columns)}{listed}")
+        beside += "" if column is None else f" and the {what} {column!r}"
+    frame = frame.drop(columns=list(settings.drop))
+    require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
+    require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
+    return frame
+
+
+def _near(name: str, columns: Sequence[str]) -> str:
+    """Return how a list of columns begins in a message about one that is not among them."""
+    lowered = {column.lower(): column for column in columns}
+    nearest = get_close_matches(name.lower(), lowered, n=1)
+    return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
+
+
+def source_of_frames(
+    frames: Sequence[pd.DataFrame],
+    paths: Sequence[Path],
+    settings: TableSettings,
+    name: str,
+    title: str,
+    words: Mapping[str, int] | None = None,
+) -> Source:
+    """Return the records of a table, or of two of which the second has the official test records.
+
+    `InputError` if a column cannot be used, or a cell is missing or not finite.
+
+    Parameters
+    ----------
+    frames, paths
+        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
+    settings, name, title
+        How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
+    words
+        In how many records each word stands for a missing value, an empty text for empty cells; None where all are.
+    """
+    label, read = settings.label, sum(map(len, frames))
+    parts, warned = [], []
+    for frame, path in zip(frames, paths, strict=True):
+        odd = sorted(set(frame.columns) ^ set(frames[0].columns))
+        require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
+    for frame, path in zip(frames, paths, strict=True):
+        part, halved = _complete_records(frame, path, settings)
+        parts.append(part)
+        warned += halved
+    complete = sum(map(len, parts))
+    repeats = sum(int(part.duplicated().sum()) for part in parts)
+    if settings.unique:
+        parts, repeats = [part.drop_duplicates() for part in parts], 0
+    train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
+    origin = Origin(str(paths[0]), str(paths[-1]), train, rows)
+    # One frame, so that a column has one type and one set of levels in both files.
+    joint = pd.concat(parts, ignore_index=True).infer_objects()
+    if settings.ignore_case:
+        in_words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
+        joint = joint.assign(**{name: one_spelling(joint[name]) for name in in_words})
+    labels = _label_values(joint[label], label, origin)
+    check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
+    codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
+    users, user_use = _persons(joint, origin, settings.user, ColumnKind.USER)
+    owners, owner_use = _persons(joint, origin, settings.owner, ColumnKind.OWNER)
+    owner_use = user_use | owner_use
+    found = identifiers(joint, label, settings.owner, settings.user)
+    persons = most_personal(found, settings.user or settings.owner)
+    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings, persons)
+    features = np.concatenate([column.features for column in encoded], axis=1)
+    pool = build_records(features[:train], codes, classes, paths[0], owners, users)
+    test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
+    description = f"{title} {paths[0].name}, {train:,} records, {features.shape[1]} features, {classes} classes"
+    if settings.unusual:
+        description += f"; read with {', '.join(str(one).removesuffix(' in [data]') for one in settings.unusual)}"
+    if read > complete:
+        description += f"; {read - complete:,} records with a missing value{_counted(words or {})} are left out"
+    if complete > len(joint):
+        description += f"; {complete - len(joint):,} records that repeat another one are left out"
+    uses = (
+        described_names(label, ColumnKind.LABEL, np.unique(labels)),
+        *owner_use.values(),
+        *(column.use for column in encoded),
+        *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
+    )
+    placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
+    warned += (caution for column in encoded for caution in column.cautions)
+    # Rows that repeat another one are of the same user, of whom other warnings tell.
+    repeats = repeats if settings.user is None else 0
+    warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
+    source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
+    possible = possible_identifiers(joint, label, settings.user or settings.owner, found)
+    classes_named = tuple(map(str, np.unique(labels)))
+    return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
+
+
+def _counted(words: Mapping[str, int]) -> str:
+    """Return how often each word stood for a missing value, in brackets; nothing where only cells were empty."""
+    named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
+    empty = [f"empty in {words['']:,}"] if words.get("") else []
+    return f" ({', '.join(named + empty)})" if named else ""
+
+
+def _persons(
+    joint: pd.DataFrame, origin: Origin, name: str | None, kind: ColumnKind
+) -> tuple[Owners, dict[str, ColumnUse]]:
+    """Return owner or user of each record that is not for the test, and what their column, if there is one, became."""
+    if name is None:
+        return UNKNOWN_OWNERS, {}
+    values = _label_values(joint[name], name, origin)[: origin.train]
+    found = encode_owners(values, f"{origin.file}: {kind} column {name}", str(kind))
+    return found, {name: described_names(name, kind, found.names)}
+
+
+def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
+    """Return labels or owners: numbers as they are and everything else as strings."""
+    if not pd.api.types.is_numeric_dtype(column):
+        return column.astype(str).str.strip().to_numpy(dtype=np.str_)
+    values: NDArray[np.generic] = column.to_numpy()
+    _refuse_infinite(column, label, origin)
+    return values
+
+
+def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, persons: Identifier | None) -> list[Encoded]:
+    encoded, width, refused = [], 0, []
+    for name, column in frame.items():
+        try:
+            if pd.api.types.is_numeric_dtype(column):
+                _refuse_infinite(column, str(name), origin)
+            repeats = persons if persons is not None and persons.name == name else None
+            decimal = settings.decimal or "."
+            found = encode_column(column, str(name), origin, settings.max_levels, width, decimal, repeats)
+        except InputError as error:
+            # Columns that a setting fixes are collected, so that the user learns of all of them at once.
+            if not error.remedies:
+                raise
+            refused.append(error)
+            continue
+        encoded.append(found)
+        width += found.features.shape[1]
+    if refused:
+        raise _together(refused, frame, origin)
+    return encoded
+
+
+def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: Origin) -> InputError:
+    """Return one refusal of several columns, with what fixes all of them."""
+    if _drops(refused) >= set(frame.columns):
+        return _nothing_left(refused)
+    if len(frame.columns) == 1:
+        # The column is no longer offered to be left out: nothing would be left.
+        drop = drop_remedy(str(frame.columns[0]))
+        text = str(refused[0]).replace(f", {drop} the column", "")
+        return InputError(text, refused[0].remedies, tuple(one for one in refused[0].choices if one != drop))
+    if len(refused) == 1:
+        return refused[0]
+    values: dict[str, dict[str, None]] = {}
+    single = []
+    for remedy in (remedy for error in refused for remedy in error.remedies):
+        if isinstance(remedy.value, tuple):
+            values.setdefault(remedy.key, {}).update(dict.fromkeys(remedy.value))
+        else:
+            single.append(remedy)
+    remedies = (*single, *(Remedy(key, tuple(words)) for key, words in values.items()))
+    further = f"{len(refused) - 1} further {'column is' if len(refused) == 2 else 'columns are'} refused too"
+    message = f"{refused[0]}; {further}, and {' with '.join(map(str, remedies))} fixes all"
+    return InputError(message, remedies, (*refused[0].remedies, *refused[0].choices))
+
+
+def _drops(refused: Sequence[InputError]) -> set[str]:
+    """Return the columns that are to be left out where every refusal is fixed."""
+    named = (one.value for error in refused for one in error.remedies if one.key == "drop")
+    return {word for words in named if isinstance(words, tuple) for word in words}
+
+
+def _nothing_left(refused: Sequence[InputError]) -> InputError:
+    """Return a refusal of columns that cannot all be left out, since nothing would be left to learn from."""
+    other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
+    error, remedy = next(other, (refused[0], None))
+    # What is refused, without the advice to leave the column out.
+    reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
+    lacking = "without it no column is left to learn from"
+    if remedy is None:
+        return InputError(
+            f"{reason}, and {lacking}: accepted is a table with a column of numbers, or of few words, beside the label"
+        )
+    rest = [one for one in refused if one is not error]
+    remedies = (remedy, *((Remedy("drop", tuple(sorted(_drops(rest)))),) if rest else ()))
+    return InputError(f"{reason}: {' with '.join(map(str, remedies))} keeps it, and {lacking}", remedies)
+
+
+def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
+    finite = np.isfinite(column.to_numpy(dtype=np.float64))
+    if not finite.all():
+        position, drop = int(np.argmin(finite)), drop_remedy(name)
+        cell = origin.cell(position, name, str(column.iloc[position]))
+        raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))
+
+
+def _complete_records(
+    frame: pd.DataFrame, path: Path, settings: TableSettings
+) -> tuple[pd.DataFrame, list[DataWarning]]:
+    """Return the records without a missing cell, and a warning of each class that loses most of its records."""
+    # Where none may be left out, or a class would have no record left, remedies leave out columns, those that lack most
+    # first, until every class keeps half of its records. With more than `max_levels` labels no class is looked after.
+    words = words_among_numbers(frame)
+    gaps = frame.isna()
+    for name, own in words.items():
+        gaps[name] |= frame[name].astype(str).str.strip().isin(own)
+    missing: Flags = gaps.to_numpy(dtype=np.bool_)
+    if not missing.any():
+        return frame, []
+    kept, fixed = ~missing.any(axis=1), settings.kept
+    usable = ~gaps[fixed].any(axis=1).to_numpy(dtype=np.bool_)
+    classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
+    if len(np.unique(classes[usable])) > settings.max_levels:
+        classes = np.full(len(frame), "")
+    beside = gaps.drop(columns=fixed)
+    columns = _lacking(beside[usable], classes[usable])
+    if set(columns) >= set(beside.columns):
+        columns = []  # nothing would be left to learn from
+    if settings.missing is None or words:
+        raise _refusal(frame, gaps, path, fixed, columns)
+    names, totals = np.unique(classes[usable], return_counts=True)
+    left = np.array([np.count_nonzero(kept & (classes == name)) for name in names])
+    gone = [str(name) for name in names[left == 0]]
+    drop = Remedy("drop", tuple(columns))
+    if gone and columns:
+        what = f"every record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "every record"
+        without = Remedy("missing", tuple(gone))
+        text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
+        raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
+    require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
+    filled = "accepted are tables with a column that is filled in some records of every class"
+    require(
+        bool(kept.any()) and not any(gone), f"{path}: every record of a class lacks a value in every column: {filled}"
+    )
+    lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
+    halved = [
+        DataWarning(f"{total - few:,} of the {total:,} records of class {name!r} {lack}", (drop,))
+        for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
+        if name and few < _LEAST_KEPT * total
+    ]
+    return frame.take(np.flatnonzero(kept)), halved
+
+
+def _refusal(
+    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
+) -> InputError:
+    """Return a refusal of gaps, empty cells or words among numbers; `columns` are those without which records last."""
+    missing = gaps.to_numpy(dtype=np.bool_)
+    row, position = (int(axis[0]) for axis in np.nonzero(missing))
+    name = str(gaps.columns[position])
+    word = "" if frame[name].isna().iloc[row] else f"the word {str(frame.iloc[row, position]).strip()!r} for "
+    text = f"{path} has {word}a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+    text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
+    among = words_among_numbers(frame.drop(columns=list(columns)))
+    records = Remedy("missing", tuple(sorted({one for own in among.values() for one in own})))
+    first = Remedy("drop", (name,))
+    if not columns:
+        text += f"leave out the records where one is missing with {records}"
+        if name in fixed or len(gaps.columns) == len(fixed) + 1:
+            return InputError(text, (records,))
+        return InputError(f"{text}, or the column with {first}", (records,), (first,))
+    rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
+    drop = Remedy("drop", tuple(columns))
+    most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])
+    text += "without them a class would lose most of its records, so leave out the columns that lack most, "
+    text += f"{most}, with {drop}"
+    if not rest.any():
+        return InputError(text, (drop,))
+    return InputError(f"{text}, and the {rest.sum():,} records that then lack a value with {records}", (drop, records))
+
+
+def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
+    """Return the columns without which every class keeps half of its records, those that lack most first."""
+    missing = gaps.to_numpy(dtype=np.bool_)
+    _, codes = np.unique(classes, return_inverse=True)
+    totals = np.bincount(codes)
+    of_class = np.zeros((len(totals), missing.shape[1]), dtype=np.int64)
+    np.add.at(of_class, codes, missing)
+    per_record, columns = missing.sum(axis=1), []
+    while len(totals):
+        share = np.bincount(codes[per_record == 0], minlength=len(totals)) / totals
+        worst = int(np.argmin(share))
+        if share[worst] >= _LEAST_KEPT:
+            break
+        most = int(np.argmax(of_class[worst]))
+        columns.append(str(gaps.columns[most]))
+        per_record = per_record - missing[:, most]
+        of_class[:, most] = -1
+    return columns

@@ -1,0 +1,172 @@
+"""Data sets of the Hugging Face hub, or in its formats on disk, through flwr-datasets: `name = "hf:OWNER/NAME"`."""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.data.columns import check_classes, described_names, drop_remedy
+from fl_audit.data.data_frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
+from fl_audit.data.image_folders import ImageSettings, image_features
+from fl_audit.data.missing_values import without_words, words_gone
+from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.errors import InputError, Remedy, first_line, require
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from PIL.Image import Image
+
+_PREFIX = "hf:"
+_LONGEST_SEQUENCE = 10_000
+
+
+def load_hub(name: str, options: Mapping[str, Any]) -> Source:
+    """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
+
+    Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
+    `fl_audit.data.columns`. Beside pictures other columns are left out. `InputError` if it cannot be had, a split or
+    column is missing, or a column cannot be used.
+
+    Parameters
+    ----------
+    name
+        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
+    options
+        `subset`, where there are several; `split` that training sets are drawn from, if not `train`; `test-split`, if
+        not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
+    """
+    table, images = TableSettings.of(options), ImageSettings.of(options)
+    from datasets import Image
+
+    parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
+    columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
+    pictures = [column for column, feature in columns if isinstance(feature, Image)]
+    drop = Remedy("drop", tuple(pictures[1:]))
+    accepted = f"accepted is one; {drop} keeps the first"
+    require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}", drop)
+    if pictures:
+        return _of_pictures(pictures[0], parts, table, images)
+    written = [chosen_columns(_frame(data, table.drop), path, table) for path, data in parts]
+    frames = [without_words(frame, table.missing or ()) for frame in written]
+    words = Counter[str]()
+    for before, after in zip(written, frames, strict=True):
+        words.update(words_gone(before, after))
+    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set", words)
+
+
+def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
+    """Return the splits that are read, the training one first."""
+    from datasets import disable_progress_bars, enable_progress_bars
+    from flwr_datasets import FederatedDataset
+
+    split = options.get("split", "train")
+    disable_progress_bars()
+    try:
+        # The library partitions no split here: which records are whose is the business of the federation.
+        federated = FederatedDataset(
+            dataset=name.removeprefix(_PREFIX), subset=options.get("subset"), partitioners={split: 1}, shuffle=False
+        )
+        found = {split: federated.load_split(split)}
+        test = options.get("test-split") or ("test" if split != "test" and _has_split(federated, "test") else None)
+        return found if test is None else found | {test: federated.load_split(test)}
+    # The libraries raise whatever the network, the file system and Arrow raise.
+    except Exception as error:
+        raise InputError(
+            f"data set {name} cannot be read ({first_line(error)}): accepted are OWNER/NAME on the Hugging Face hub, "
+            "if it can be reached, and directories that load_dataset of the package datasets reads"
+        ) from error
+    finally:
+        enable_progress_bars()
+
+
+def _has_split(federated: Any, split: str) -> bool:
+    try:
+        federated.load_split(split)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
+    """Return the columns of a table; a class by its name, a list of numbers as a column for each unless dropped."""
+    from datasets import ClassLabel
+
+    frame = data.to_pandas()
+    assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
+    columns: dict[str, Any] = {}
+    for name, feature in data.features.items():
+        if isinstance(feature, ClassLabel):
+            columns[name] = [feature.names[code] if code >= 0 else None for code in frame[name]]
+        elif name not in drop and isinstance(frame[name].iloc[0], np.ndarray | list):
+            values = _rows_of_numbers(frame[name], name)
+            columns |= {f"{name}.{place}": values[:, place] for place in range(values.shape[1])}
+        else:
+            columns[name] = frame[name]
+    return pd.DataFrame(columns)
+
+
+def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    lengths = {len(row) for row in column}
+    lists = f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values"
+    drop = drop_remedy(name)
+    accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; {drop} leaves out the column"
+    require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}", drop)
+    try:
+        return np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in column])
+    except (TypeError, ValueError):
+        accepted = f"accepted are numbers; {drop} leaves out the column"
+        raise InputError(f"column {name} holds lists of other things than numbers: {accepted}", (drop,)) from None
+
+
+def _of_pictures(
+    column: str, parts: "list[tuple[Path, Dataset]]", table: TableSettings, images: ImageSettings
+) -> Source:
+    label = table.label
+    for path, data in parts:
+        chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
+    labels = [_names(data, label) for _, data in parts]
+    path = parts[0][0]
+    check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
+    codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
+    named = {ColumnKind.OWNER: table.owner, ColumnKind.USER: table.user}
+    told = {
+        kind: UNKNOWN_OWNERS
+        if name is None
+        else encode_owners(_names(parts[0][1], name), f"{path}: {kind} column {name}", str(kind))
+        for kind, name in named.items()
+    }
+    features, became = image_features(_opened(parts, column), images)
+    pool = build_records(features[: len(codes)], codes, classes, path, *told.values())
+    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
+    left_out = [name for name in parts[0][1].column_names if name not in (column, *table.kept)]
+    uses = (
+        ColumnUse(column, ColumnKind.IMAGE, became),
+        described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
+        *(described_names(name, kind, told[kind].names) for kind, name in named.items() if name is not None),
+        *(ColumnUse(name, ColumnKind.DROPPED, "beside pictures") for name in left_out),
+    )
+    title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"
+    return Source(str(path.parent), pool, test, title, uses)
+
+
+def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
+    """Return a column of classes or owners: classes by their names, numbers as they are."""
+    from datasets import ClassLabel
+
+    feature, values = data.features[column], data[column]
+    if isinstance(feature, ClassLabel):
+        return np.array([feature.names[code] for code in values], dtype=np.str_)
+    found = np.array(list(values))
+    return found if found.dtype.kind in "biu" else found.astype(np.str_)
+
+
+def _opened(parts: "list[tuple[Path, Dataset]]", column: str) -> "Iterator[tuple[str, Image]]":
+    for path, data in parts:
+        for number, picture in enumerate(data[column]):
+            require(picture is not None, f"{path} has no picture in record {number}: accepted are pictures throughout")
+            yield f"{path}, record {number}", picture

@@ -1,0 +1,78 @@
+"""Columns from which the label follows: the label in other words, or a value or limit for each class."""
+
+from collections.abc import Collection, Iterator
+from math import lgamma, log
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.arrays import Integers
+from fl_audit.data.records import DataWarning, some
+from fl_audit.errors import Remedy
+
+_LOOKED_AT = 1000  # records that rule out most columns
+_SURE = 14.0  # log of how unlikely chance has to be: about one in a million
+
+
+def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
+    """Yield warnings of the columns that are the label in other words, or determine it in another way.
+
+    Parameters
+    ----------
+    frame, label, passed_over
+        All records, none missing; the name of the label column; and columns that are no features, or identifiers.
+    """
+    codes, classes = pd.factorize(frame[label])
+    sizes = np.bincount(codes)
+    same, more = [], []
+    for name in frame.columns:
+        if name == label or name in passed_over:
+            continue
+        column, few = frame[name], slice(_LOOKED_AT)
+        if not _determines(pd.factorize(column.iloc[few])[0], codes[few]) and not _parts(column.iloc[few], codes[few]):
+            continue
+        values = pd.factorize(column)[0]
+        determines = _determines(values, codes)
+        if determines and values.max() + 1 == len(classes):
+            same.append(str(name))
+        elif (determines and _repeats(values, sizes)) or (
+            _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _mixes(sizes)
+        ):
+            more.append(str(name))
+    for names, told in ((same, f"the label {label} in other words"), (more, f"enough to know the label {label}")):
+        if names:
+            remedy = Remedy("drop", tuple(names))
+            text = f"column {some(names)} {'is' if len(names) == 1 else 'are'} {told}, so the model learns nothing else"
+            yield DataWarning(f"{text}: {remedy} leaves {'it' if len(names) == 1 else 'them'} out", (remedy,))
+
+
+def _determines(values: Integers, codes: Integers) -> bool:
+    """Return whether all records of each value have one class."""
+    pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
+    return len(pd.unique(pairs)) == int(values.max()) + 1
+
+
+def _repeats(values: Integers, sizes: Integers) -> bool:
+    """Return whether so many records share a value that agreement within each value is no chance."""
+    shares = sizes / sizes.sum()
+    repeated = len(values) - (int(values.max()) + 1)
+    return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > _SURE
+
+
+def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
+    """Return whether each class has a range of a column of numbers to itself."""
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return False
+    numbers = column.to_numpy(dtype=np.float64)
+    order = np.lexsort((codes, numbers))
+    sorted_numbers, sorted_codes = numbers[order], codes[order]
+    changes = np.flatnonzero(np.diff(sorted_codes))
+    is_apart = bool((sorted_numbers[changes] != sorted_numbers[changes + 1]).all())
+    return len(changes) == len(np.unique(codes)) - 1 and is_apart
+
+
+def _mixes(sizes: Integers) -> bool:
+    """Return whether so many records could lie in so many orders that ranges of classes are no chance."""
+    orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
+    return orders > _SURE

@@ -1,0 +1,31 @@
+"""Local differential privacy: data owners randomise their records before anybody else sees them.
+
+A randomizer changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
+5). Whoever sees a randomised record weighs the two records that it can come from by `log_odds`. What is claimed is
+said as releases, which `PrivacyProfile` composes, in two ways:
+
+* `counted_events`: as the paper counts, every feature a release of epsilon_i of its own, whatever two records are told
+  apart.
+* `pair_events`: what tells two given records apart, and no more. For randomised bits and pixelation this is the exact
+  distribution of `log_odds`; for graphs whose nodes without an edge were joined to others it is an upper bound.
+
+Labels are not randomised, as in the paper. The draws come from a generator that the caller keys by
+`Purpose.LOCAL_RANDOMIZER`, trial and client, so that every trial has draws of its own; records that follow later never
+change what is drawn for those before them.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats32
+from fl_audit.data.randomizers.bits import RandomisedBits
+from fl_audit.data.randomizers.common import pure_epsilon
+from fl_audit.data.randomizers.edges import RandomisedEdges
+from fl_audit.data.randomizers.pixelation import LaplacePixelation
+
+LocalRandomizer = RandomisedBits | RandomisedEdges | LaplacePixelation
+"""What owners do to their records: a public value, without any draw."""
+Lean = NDArray[np.uint8] | Floats32
+"""Randomised records in the type that takes least memory: bytes for bits, 32-bit numbers otherwise."""
+
+__all__ = ["LaplacePixelation", "Lean", "LocalRandomizer", "RandomisedBits", "RandomisedEdges", "pure_epsilon"]

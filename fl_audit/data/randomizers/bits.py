@@ -1,0 +1,109 @@
+"""Randomised response on records of bits."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats
+from fl_audit.data.randomizers.common import draws_above, record_axes, require_pair, responses
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.events import ReleaseEvent
+from fl_audit.privacy.gaussian import require_epsilon
+from fl_audit.privacy.scores import truth_probability
+
+
+@dataclass(frozen=True)
+class RandomisedBits:
+    """Randomised response on every feature of records of 0 and 1.
+
+    Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
+    `fl_audit.privacy.scores`), independently. Raises `InputError` if epsilon is negative or not finite.
+
+    Examples
+    --------
+    >>> from fl_audit.randomness import Purpose, generator
+    >>> told = RandomisedBits(2.0).perturb(np.ones((1, 8)), generator(0, Purpose.LOCAL_RANDOMIZER))
+    >>> told.shape, set(told.ravel().tolist()) <= {0.0, 1.0}
+    ((1, 8), True)
+    >>> RandomisedBits(2.0).pair_events(np.array([0, 1, 1]), np.array([1, 1, 0]))
+    (RandomizedResponse(epsilon=2.0, count=2),)
+    """
+
+    epsilon: float  # epsilon_i of one feature, from 0 (fair coins that tell nothing)
+    kind: Literal["randomised-response"] = "randomised-response"
+
+    def __post_init__(self) -> None:
+        require_epsilon(self.epsilon)
+
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` if records are graphs, or a feature is neither 0 nor 1."""
+        name = f"local-randomizer is '{self.kind}'"
+        require(not records.graphs, f"{name} and the records are graphs: use 'randomised-edges'")
+        # Values other than 0 and 1, row after row: features may be many.
+        others = (row[(row != 0) & (row != 1)] for row in records.features)
+        wrong = next((float(found[0]) for found in others if found.size), None)
+        require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
+
+    def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
+        """Return randomised records; `InputError` if a feature is neither 0 nor 1.
+
+        Parameters
+        ----------
+        features, generator
+            0 and 1, shape (records, features...), and where one number a feature is drawn from, record after record.
+        """
+        _require_bits(features)
+        lies = draws_above(truth_probability(self.epsilon), features.size, generator)
+        return np.where(lies.reshape(features.shape), 1 - features, features).astype(np.uint8)
+
+    def log_odds(
+        self, observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]
+    ) -> Floats:
+        """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
+
+        Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
+        second. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
+
+        Parameters
+        ----------
+        observed, first, second
+            Randomised records, shape (..., features...), and the two that they can come from, shape (features...).
+        """
+        require_pair(observed, first, second)
+        for bits in (observed, first, second):
+            _require_bits(bits)
+        agreeing = (observed == first).astype(np.int64) - (observed == second)
+        return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
+
+    def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what the paper guarantees for records of a shape, a release for each feature: of 600, 600 epsilon_i.
+
+        No two records can differ in more, so it is also the exact distribution for records that differ everywhere.
+        """
+        return responses(self.epsilon, int(np.prod(shape)))
+
+    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two records of a shape apart at most: records that differ everywhere."""
+        return self.counted_events(shape)
+
+    def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two records apart: a release for each feature in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
+        require_pair(first, first, second)
+        for bits in (first, second):
+            _require_bits(bits)
+        return responses(self.epsilon, int(np.count_nonzero(first != second)))
+
+
+def _require_bits(features: NDArray[np.generic]) -> None:
+    wrong = (features != 0) & (features != 1)
+    if wrong.any():
+        raise InputError(f"a feature is {features[wrong][0]}: accepted for randomised response are 0 and 1")

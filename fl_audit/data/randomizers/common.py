@@ -1,0 +1,67 @@
+"""What all randomizers have in common: draws, shapes of records, and the sum that a claim of the paper is."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Flags
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
+
+_DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
+
+
+def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
+    """Return the sum of epsilons of releases (Bernau et al. 2019, Definition 5), 0 of none; refuse Gaussian noise."""
+    total = 0.0
+    for event in events:
+        if not isinstance(event, LaplaceRelease | RandomizedResponse):
+            raise InputError(f"event is {event}: accepted are Laplace releases and randomized response")
+        total += event.count * event.epsilon
+    return total
+
+
+def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
+    """Return the release of a bit that is told several times; no release where nothing is told.
+
+    Parameters
+    ----------
+    epsilon, count
+        Epsilon of one telling, at least 0; and how many, from 0.
+    """
+    return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
+
+
+def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
+    """Return which of so many uniform draws are at least `limit`, shape (count,).
+
+    Parameters
+    ----------
+    limit, count, generator
+        The limit, from 0 to 1; how many draws; and what they are drawn with.
+    """
+    found = np.empty(count, dtype=np.bool_)
+    for start in range(0, count, _DRAWS):
+        part = found[start : start + _DRAWS]
+        part[:] = generator.random(part.size) >= limit
+    return found
+
+
+def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
+    """Return the trailing axes that are those of one record."""
+    return tuple(range(-record.ndim, 0))
+
+
+def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
+    """Refuse observed records and a pair that they can come from whose shapes do not fit.
+
+    Parameters
+    ----------
+    observed, first, second
+        What was told, (n, *shape), and the two records that it can come from, each of that shape.
+    """
+    fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
+    found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
+    accepted = "two records of one shape, and observed records of that shape with further axes before it"
+    require(fits, f"{found}: accepted are {accepted}")

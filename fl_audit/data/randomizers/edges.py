@@ -1,0 +1,159 @@
+"""Randomised response on the edges of graphs."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
+from fl_audit.data.randomizers.common import draws_above, require_pair, responses
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.privacy.events import ReleaseEvent
+from fl_audit.privacy.gaussian import require_epsilon
+from fl_audit.privacy.scores import truth_probability
+
+_FEWEST_NODES = 2
+
+
+@dataclass(frozen=True)
+class RandomisedEdges:
+    """Randomised response on every pair of nodes of an undirected graph: edge-local differential privacy.
+
+    Each pair of different nodes is told truly, joined or not, with probability e^epsilon / (1 + e^epsilon); the matrix
+    stays symmetric. Edges from a node to itself are left out. Then every node gets "at least one symmetric edge"
+    (section 4.3 of the paper, which does not say how): going through the nodes in order, one without an edge is joined
+    to the next node, the last one to the one before it. This rule looks at the randomised matrix alone, so it costs no
+    privacy, and it leaves the exact log-odds simple: an edge that the rule may have made is there whether or not the
+    randomised matrix had it, so that seeing it tells nothing.
+
+    Graphs are packed rows (`fl_audit.data.graph_records`). How many nodes a graph has is not randomised, so absent
+    nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure. Raises `InputError` if
+    epsilon is negative or not finite.
+    """
+
+    epsilon: float  # epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing)
+    kind: Literal["randomised-edges"] = "randomised-edges"
+
+    def __post_init__(self) -> None:
+        require_epsilon(self.epsilon)
+
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` unless records are graphs of at least two nodes each."""
+        name = self.kind
+        require(
+            records.graphs, f"local-randomizer is '{name}' and the records are no graphs: accepted are graphs alone"
+        )
+        fewest = min(len(unpack_graph(packed)) for packed in records.features)
+        accepted = f"accepted are {_FEWEST_NODES} and more"
+        require(fewest >= _FEWEST_NODES, f"local-randomizer is '{name}' and a graph has {fewest} nodes: {accepted}")
+
+    def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
+        """Return randomised graphs of the same shape, one after the other.
+
+        Parameters
+        ----------
+        features, generator
+            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`; and where
+            one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
+        """
+        told = np.empty_like(features)
+        for number, packed in enumerate(features):
+            adjacency = _graph(packed)
+            above = np.triu_indices(len(adjacency), 1)
+            lies = draws_above(truth_probability(self.epsilon), above[0].size, generator)
+            matrix = np.zeros_like(adjacency)
+            matrix[above] = adjacency[above] ^ lies
+            told[number] = pack_graph(_without_lonely_nodes(matrix | matrix.T), len(packed))
+        return told
+
+    def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
+        """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats, shape (graphs,).
+
+        Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
+        edge of a node that leads to the next node (of the last node: to the one before it): it would be there anyhow.
+        Raises `InputError` if a graph is not symmetric, they have different numbers of nodes, or an observed node has
+        no edge.
+
+        Parameters
+        ----------
+        observed, first, second
+            Randomised graphs, (graphs, nodes, width), and the two graphs that they can come from, (nodes, width), of
+            equally many nodes.
+        """
+        seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
+        require_pair(seen, one, other)
+        require(bool(seen.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
+        agreeing = (seen == one).astype(np.int64) - (seen == other)
+        agreeing[_made_anyhow(seen)] = 0
+        return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
+
+    def differing(self, first: Floats32, second: Floats32) -> int | None:
+        """Return in how many pairs of nodes two graphs differ; None if they have different numbers of nodes.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
+        one, other = _graph(first), _graph(second)
+        return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
+
+    def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what the paper guarantees for graphs of up to `shape` = (nodes, nodes): a release for each edge.
+
+        It counts the edges that one node can have. The paper multiplies epsilon_i by a largest degree of 2,000.
+        COLLAB's largest graph has 492 nodes, and its largest degree is 491.
+        """
+        return responses(self.epsilon, shape[-1] - 1)
+
+    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two graphs of `shape` = (nodes, nodes) apart at most: graphs that differ everywhere."""
+        return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
+
+    def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
+        differing = self.differing(first, second)
+        require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")
+        return responses(self.epsilon, differing or 0)
+
+
+def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
+    """Return the adjacency matrix of a packed graph; refuse one that cannot be randomised."""
+    matrix = unpack_graph(packed.astype(np.float32, copy=False))
+    require(len(matrix) >= _FEWEST_NODES, f"a graph has {len(matrix)} nodes: accepted are {_FEWEST_NODES} and more")
+    require(np.array_equal(matrix, matrix.T), "a graph is not symmetric: accepted are undirected graphs")
+    return matrix
+
+
+def _partners(nodes: int) -> Integers:
+    """Return whom each node is joined to where it has no edge: the next node, of the last one the node before it."""
+    return np.append(np.arange(1, nodes), nodes - 2)
+
+
+def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
+    joined = told.copy()
+    for node, partner in enumerate(_partners(len(told)).tolist()):
+        # Asked in order: a node may have been joined to the one before it.
+        if not joined[node].any():
+            joined[node, partner] = joined[partner, node] = True
+    return joined
+
+
+def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
+    """Return which edges would be there even if the randomised matrix had not had them; shape of `observed`."""
+    nodes = np.arange(observed.shape[-1])
+    partners = _partners(nodes.size)
+    only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)
+    made = np.zeros_like(observed)
+    made[..., nodes, partners] = only
+    made |= made.swapaxes(-1, -2)
+    return made

@@ -1,0 +1,152 @@
+"""Pixelation of grey images with Laplace noise."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats, Floats32
+from fl_audit.data.randomizers.common import record_axes, require_pair
+from fl_audit.data.records import Records
+from fl_audit.errors import require, require_number
+from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
+from fl_audit.privacy.gaussian import require_epsilon
+
+_FINEST_DIFFERENCE = 1e-6  # differences of block means are rounded up to multiples of it: few distinct releases remain
+# Relative error up to which the largest difference counts as the last of the steps that it is divided into.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class LaplacePixelation:
+    """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
+
+    An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
+    255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
+    stands for all pixels of its block. Images that differ in at most m pixels are told apart by at most epsilon.
+
+    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
+    if a number is out of its range.
+
+    Examples
+    --------
+    >>> LaplacePixelation(epsilon=2.0, neighbourhood=16, block=4).scale
+    0.5
+    """
+
+    epsilon: float  # epsilon_i of m changed pixels, positive
+    neighbourhood: int  # m, pixels in which neighbouring images may differ, from 1; 250 of 250 x 250 in the paper
+    block: int = 1  # b, side of a block in pixels, from 1 (no coarsening, as in the paper)
+    kind: Literal["pixelation"] = "pixelation"
+
+    def __post_init__(self) -> None:
+        require_epsilon(self.epsilon)
+        require_number("epsilon is", self.epsilon, "positive finite numbers")
+        for name, value in (("neighbourhood", self.neighbourhood), ("block", self.block)):
+            require_number(f"{name} is", value, "whole numbers of pixels from 1")
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise, m / (b^2 epsilon), in units of the range of a pixel (255 grey levels)."""
+        return self.neighbourhood / (self.block**2 * self.epsilon)
+
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
+        shape, pixels = records.shape, int(np.prod(records.shape))
+        accepted = "grey images, (1, height, width)"
+        is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
+        require(is_grey, f"local-randomizer is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
+        accepted = f"1 to {pixels}, those of an image"
+        require(self.neighbourhood <= pixels, f"pixelation-pixels is {self.neighbourhood}: accepted are {accepted}")
+        self.require_images(records.features)
+
+    def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
+        """Return pixelated images of the same shape; `InputError` where `require_images` refuses them.
+
+        Parameters
+        ----------
+        features, generator
+            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width); and where one number a
+            block is drawn from, image after image.
+        """
+        self.require_images(features)
+        means = self._block_means(features)
+        noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
+        return noisy.repeat(self.block, axis=-2).repeat(self.block, axis=-1)
+
+    def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
+        """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
+
+        The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
+        was clipped to 0 or 1: there both probabilities are tails of Laplace distributions. Raises `InputError` if a
+        pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+
+        Parameters
+        ----------
+        observed, first, second
+            Pixelated images, shape (..., height, width), and the two images that they can come from, shape (1, height,
+            width) or (height, width).
+        """
+        require_pair(observed, first, second)
+        for images in (observed, first, second):
+            self.require_images(images)
+        seen = observed[..., :: self.block, :: self.block].astype(np.float64)
+        distances = np.abs(seen - self._block_means(second)) - np.abs(seen - self._block_means(first))
+        return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
+
+    def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what the paper guarantees for images of a shape: a release of epsilon_i for every released value.
+
+        So it counts 62,500 epsilon_i for 250 x 250 pixels. That is far too much: the noise of one value covers m
+        changed pixels, and its block has b^2 of them. `whole_events` has what can be told of any two images.
+        """
+        return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
+
+    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two images of a shape apart at most: a black one from a white one, epsilon_i pixels / m."""
+        return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
+
+    def pair_events(
+        self, first: NDArray[np.floating], second: NDArray[np.floating], most: int | None = None
+    ) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two images apart: a release for each block whose means differ, none if no means differ.
+
+        Parameters
+        ----------
+        first, second
+            The two images, as for `log_odds`.
+        most
+            How many different releases there may be, at least 1. Differences are rounded up to that many steps of equal
+            width, so that the releases tell a little more than the images do. None rounds up to millionths of the range
+            of a pixel. Equal differences are counted together in either case.
+        """
+        require_pair(first, first, second)
+        for images in (first, second):
+            self.require_images(images)
+        differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
+        if most is not None:
+            width = max(width, float(differences.max()) / most * (1 + _ROUNDING))
+        steps, counts = np.unique(np.ceil(differences / width), return_counts=True)
+        found = zip(steps.tolist(), counts.tolist(), strict=True)
+        return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
+
+    def require_images(self, images: NDArray[np.floating]) -> None:
+        """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
+        one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
+        accepted = "accepted are grey ones, (n, 1, h, w)"
+        require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")
+        height, width = images.shape[-2:]
+        accepted = f"accepted are multiples of the block's side, {self.block}"
+        require(height % self.block == width % self.block == 0, f"images have {height}x{width} pixels: {accepted}")
+        low, high = float(images.min()), float(images.max())
+        wrong = high if low >= 0 else low
+        require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
+
+    def _blocks(self, shape: tuple[int, ...]) -> int:
+        return int(np.prod(shape)) // self.block**2
+
+    def _block_means(self, images: NDArray[np.floating]) -> Floats:
+        *leading, height, width = images.shape
+        cut = (*leading, height // self.block, self.block, width // self.block, self.block)
+        return np.asarray(images.astype(np.float64).reshape(cut).mean(axis=(-3, -1)), dtype=np.float64)

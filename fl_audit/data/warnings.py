@@ -1,0 +1,260 @@
+"""What should make the user of a table look twice: each said once, with the setting that fixes it."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.arrays import Floats, Floats32
+from fl_audit.data.columns import DECIMAL_MARKS, is_number
+from fl_audit.data.label_leaks import tell_tales
+from fl_audit.data.missing_values import USUAL_WORDS, is_usual
+from fl_audit.data.records import DataWarning, some
+from fl_audit.errors import Remedy
+
+_NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
+_SENTINELS = (-9.0, -77.0, -88.0, -777.0, -888.0, *(-number for number in _NINES), *_NINES)
+"""Numbers that are often written where a value is missing."""
+_FEWEST_SENTINELS, _FEWEST_OTHERS = 2, 3
+_RARE = 0.02
+_ENOUGH_FOR_SHARES = 50  # of fewer records 2 % are less than one
+_MOST_DIGITS = 10  # classes that are often written as whole numbers
+_BETWEEN_ANSWERS = ("|", ";", ",", "+", "/")
+_OF_SURVEYS = re.compile(
+    r"fnlwgt|wt|wgt|p?weights?_?wt|(?:sample|sampling|survey|design|person|case|final|household|instance|record|"
+    r"frequency|probability|expansion|replicate|analytic|post_?stratification|p|ip|prob)_?(?:weights?|wgt|wt)|"
+    r"weights?_(?:sample|survey|final)|ipw|iptw|perwt|hhwt|finalwt|\w*llcpwt|wt(?:int|mec)\d\w*|gewichtung|"
+    r"hochrechnungsfaktor"
+)
+_PLAIN_WEIGHTS = ("weight", "weights", "gewicht", "w")
+_NEAR_ONE = 0.05
+_COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
+
+
+def cautions(
+    frame: pd.DataFrame, label: str, features: Floats32, repeats: int, named: Collection[str] = ()
+) -> Iterator[DataWarning]:
+    """Yield warnings about a table that could be read.
+
+    Parameters
+    ----------
+    frame, label
+        Label, owner and features of all records, none missing; and the name of the label column.
+    features, repeats
+        What the columns became, shape (records, features); and the number of records that repeat an earlier one.
+    named
+        The owner column, and columns that look like identifiers, of which other warnings tell.
+    """
+    yield from _nameless(frame[label])
+    yield from words_kept(frame.drop(columns=[label]))
+    yield from sentinels(frame.drop(columns=[label, *named], errors="ignore"))
+    yield from label_warnings(frame[label])
+    yield from _spellings(frame)
+    yield from tell_tales(frame, label, named)
+    yield from weight_warnings(frame.drop(columns=[label]))
+    different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
+    if repeats and different > _COARSE * len(frame):
+        remedy = Remedy("unique", True)
+        verb = "repeats" if repeats == 1 else "repeat"
+        found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
+        guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
+        yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,))
+    if (features == features[0]).all():
+        same = "every feature is the same in all records, so that only the share of each class can be learned"
+        yield DataWarning(f"{same}: give the table columns that differ")
+
+
+def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
+    """Yield a warning of classes whose names mostly say that there is no label."""
+    words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
+    for word in (word for word in words if is_usual(word)):
+        remedy = Remedy("missing", (word,))
+        taken = f"{words[word]:,} records have the label {word!r}, which is taken for a class"
+        yield DataWarning(f"{taken}; if it is none, {remedy} leaves these records out", (remedy,))
+
+
+def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return words without spaces around them; words that differ only by case or inner spaces become the commonest."""
+    text = column.astype(str).str.strip()
+    counts = text.value_counts()
+    spelled = {_folded(word): word for word in reversed(counts.index.tolist())}
+    return text.map({word: spelled[_folded(word)] for word in counts.index})
+
+
+def _folded(word: str) -> str:
+    return " ".join(word.casefold().split())
+
+
+def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    found, around = {}, []
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column):
+            continue
+        folded: dict[str, list[str]] = {}
+        raw = set(column.astype(str).unique().tolist())
+        if spaced := sorted(word for word in raw if word != word.strip() and word.strip() in raw):
+            around.append(f"{name} has {spaced[0].strip()!r}, {some([repr(word) for word in spaced])}")
+        for word in sorted({word.strip() for word in raw}):
+            folded.setdefault(_folded(word), []).append(word)
+        # Words that differ from another one by case or spaces only, next to those that they resemble.
+        if twins := [word for alike in folded.values() if len(alike) > 1 for word in alike]:
+            found[str(name)] = twins
+    if around:
+        yield DataWarning(f"words that differ by spaces around them are taken for one: {'; '.join(around)}")
+    if found:
+        remedy = Remedy("ignore-case", True)
+        columns = "; ".join(f"{name} has {some([repr(twin) for twin in twins])}" for name, twins in found.items())
+        text = f"words that differ by case or spaces only are taken for different ones: {columns}"
+        yield DataWarning(f"{text}; {remedy} makes them one", (remedy,))
+
+
+def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning of words that others take for a missing value, and that are words like others here.
+
+    Parameters
+    ----------
+    frame
+        Owner and features of all records, none missing.
+    """
+    found: dict[str, list[str]] = {}
+    for name, column in frame.items():
+        if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
+            counts = column.astype(str).str.strip().value_counts()
+            for word in sorted(USUAL_WORDS & set(counts.index)):
+                found.setdefault(word, []).append(f"{name} ({counts[word]:,} of {len(column):,})")
+    for word, columns in found.items():
+        remedy = Remedy("missing", (word,))
+        taken = f"{word!r} in column {some(columns)} is taken for a word like others"
+        yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
+
+
+def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning of each number such as -99 or 999 that lies far from all others, and so may be none.
+
+    Parameters
+    ----------
+    frame
+        The features of all records, none missing.
+    """
+    for name, column in frame.items():
+        if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+            continue
+        numbers = column.to_numpy(dtype=np.float64)
+        if not (odd := _sentinels_of(numbers)):
+            continue
+        others = numbers[~np.isin(numbers, odd)]
+        for number in odd:
+            count = int((numbers == number).sum())
+            remedy = Remedy("missing", (f"{number:.0f}",))
+            where = f"in {count:,} of {len(numbers):,} records ({count / len(numbers):.1%})"
+            beside = f"beside {others.min():g} to {others.max():g}"
+            text = f"column {name} is {number:.0f} {where}, {beside}: if that stands for a missing value"
+            yield DataWarning(f"{text}, {remedy} leaves these records out", (remedy,))
+
+
+def _sentinels_of(numbers: Floats) -> list[float]:
+    """Return the numbers that are often written for a missing value, where no other number is near."""
+    present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
+    others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
+    if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
+        return []
+    low, high = others.min(), others.max()
+    return [one for one in present if one < 0 <= low or one > 3 * high > 0]
+
+
+def label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
+    """Yield warnings of labels: rare classes, whole numbers that may be a quantity, and several answers in a cell.
+
+    Parameters
+    ----------
+    labels
+        Label of each record, none missing.
+    """
+    are_numbers = pd.api.types.is_numeric_dtype(labels)
+    counts = (labels if are_numbers else labels.astype(str).str.strip()).value_counts()
+    rare = [f"{name} ({count:,} of {len(labels):,})" for name, count in counts.items() if count < _RARE * len(labels)]
+    if rare and len(labels) >= _ENOUGH_FOR_SHARES:
+        text = f"less than 2 % of the records have the label {some(rare)}, and so few teach a model little"
+        yield DataWarning(f"{text}: put rare classes together, or give more records of them")
+    if are_numbers and not pd.api.types.is_bool_dtype(labels):
+        yield from _quantity(counts)
+    else:
+        yield from _lists([str(one).strip() for one in counts.index])
+
+
+def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
+    low, high = int(counts.index.min()), int(counts.index.max())
+    if len(counts) > _MOST_DIGITS and high - low < 3 * len(counts):
+        text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
+        advice = "if they are a quantity, such as a number of days, put them into a few groups"
+        yield DataWarning(f"{text}, and a model that is off by one is as wrong as any: {advice}")
+
+
+def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
+    """Yield a warning of labels that look like several answers in one cell, all of which occur elsewhere too."""
+    for mark in _BETWEEN_ANSWERS:
+        parts = {word: [part.strip() for part in word.split(mark)] for word in words}
+        occurs = Counter(part for own in parts.values() for part in set(own))
+        several = [word for word, own in parts.items() if len(own) > 1]
+        listed = [word for word in several if all(part and occurs[part] > 1 for part in parts[word])]
+        if listed:
+            single = next((part for part in parts[listed[0]] if part in words), None)
+            beside = "" if single is None else f" beside {single!r}"
+            text = f"the label {listed[0]!r}{beside} looks like several answers in one cell"
+            whole = f"{_combinations(len(several))} taken for a class of its own"
+            yield DataWarning(f"{text}, and {whole}: give a column for each answer, and learn one of them")
+            return
+
+
+def _combinations(number: int) -> str:
+    return "this combination is" if number == 1 else f"each of {number} combinations is"
+
+
+def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning of columns that say how many others a record stands for.
+
+    Parameters
+    ----------
+    frame
+        Owner and features of all records, none missing.
+    """
+    names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
+    if names:
+        remedy = Remedy("drop", tuple(names))
+        one = len(names) == 1
+        look = f"column {some(names)} looks" if one else f"columns {some(names)} look"
+        text = f"{look} like {'the weight' if one else 'weights'} of a record in a survey; every record counts the same"
+        are = "the weight is a feature like others" if one else "the weights are features like others"
+        yield DataWarning(f"{text} here, and {are}: {remedy} leaves {'it' if one else 'them'} out", (remedy,))
+
+
+def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
+    plain = re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
+    if not pd.api.types.is_numeric_dtype(column):
+        return False
+    if _OF_SURVEYS.fullmatch(plain):
+        return True
+    numbers = column.to_numpy(dtype=np.float64)
+    is_share = bool((numbers > 0).all()) and abs(float(numbers.mean()) - 1) < _NEAR_ONE
+    return plain in _PLAIN_WEIGHTS and is_share and len(np.unique(numbers)) > 1
+
+
+def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
+    """Return a warning of a first line that looks like a record.
+
+    Parameters
+    ----------
+    header
+        The names of the columns, as they stand in the file.
+    """
+    numbers = [name for name in header if any(is_number(name, mark) for mark in DECIMAL_MARKS)]
+    whole = [int(name) for name in numbers if re.fullmatch(r"\d+", name)]
+    numbered = len(whole) == len(numbers) and whole == list(range(whole[0], whole[0] + len(whole))) if whole else False
+    if 2 * len(numbers) < len(header) or not numbers or numbered:
+        return ()
+    text = f"the first line has {some([repr(name) for name in numbers])} for names of columns, and looks like a record"
+    return (DataWarning(f"{text}: put a line of names above it, else this record is lost"),)

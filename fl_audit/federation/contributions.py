@@ -1,0 +1,310 @@
+"""Contributions: what every unit adds to a round, as the mechanism makes it.
+
+Data owners and the insider call the same functions with the same shapes, so that what the insider works out is what the
+owners sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isinf
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.arrays import Flags
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.learning import local_training
+from fl_audit.learning.private_training import CanaryRecords, PrivateSteps, PrivateUpdates, private_updates
+from fl_audit.learning.user_gradients import clipped_user_sum
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients, UserGradients
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.randomness import Purpose, generator
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """What of a round decides the contributions, beside the models."""
+
+    number: int  # the round, from 1
+    norms: Tensor | None = None  # the clipping norms of the round where they are adaptive, float64 (trials,)
+    # Trial count of the original batch, where only its first trials are worked out again; None where these are all of
+    # them. See `StackedModel.clipped_sum`.
+    batch_trials: int | None = None
+
+    def rows(self, rows: Tensor) -> "RoundContext":
+        """Return the same in some trials."""
+        return RoundContext(self.number, None if self.norms is None else self.norms[rows], None)
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """What a unit, or all units of a client, add in every trial."""
+
+    total: Tensor  # float32 (trials, parameters)
+    # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (trials,); of users 1/2 and for
+    # each that is within 1/2 more, for each that is not 1/2 less. None elsewhere.
+    within: Tensor | None = None
+
+    @property
+    def centred_bits(self) -> Tensor:
+        """The bits less one half, float64 (trials,); zero where there are none."""
+        return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
+
+    def times(self, counts: Tensor) -> "Contributed":
+        """Return what is left where the unit takes part in some trials only, bool (trials,)."""
+        # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
+        within = None if self.within is None else torch.where(counts, self.within, 0.5)
+        return Contributed(self.total * counts.unsqueeze(1), within)
+
+
+def contributed(
+    federation: LoadedFederation,
+    client: int,
+    examples: Examples,
+    models: Tensor,
+    moment: RoundContext,
+    taking_part: Tensor | None = None,
+) -> Contributed:
+    """Return what some examples of a client contribute, clipped, where that is public given the examples.
+
+    Parameters
+    ----------
+    federation, client
+        The federation, whose clients do not train privately, and whose examples they are: the order of local training
+        is keyed by it.
+    examples
+        The examples, in every trial the same or each trial's own; of clients all that it trains on.
+    models, moment
+        Float32 tensor (trials, parameters), and the round.
+    taking_part
+        Which examples take part, bool (trials, n); None is all of them.
+
+    Raises
+    ------
+    AssertionError
+        If clients train privately.
+    """
+    mechanism = federation.public.mechanism
+    match mechanism.contribution:
+        case RecordGradients():
+            norm = None if isinf(mechanism.clipping_norm) else mechanism.clipping_norm
+            shapes = moment.batch_trials if taking_part is None else None
+            features, labels = examples.features, examples.labels
+            return Contributed(federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
+        case UserGradients():
+            norms = (
+                None
+                if isinf(mechanism.clipping_norm)
+                else mechanism.clipping_norm
+                if moment.norms is None
+                else moment.norms
+            )
+            shapes, whose = moment.batch_trials if taking_part is None else None, examples.user
+            assert whose is not None, "where users are units, records know theirs"
+            given = models, examples.features, examples.labels, whose
+            total, bits = clipped_user_sum(federation.model, *given, norms, shapes, taking_part)
+            return Contributed(total, bits + 0.5 if mechanism.is_adaptive else None)
+        case LocalTraining(schedule):
+            draw, features, labels = _order_draw(federation, client, moment), examples.features, examples.labels
+            if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
+                batches = local_training.local_batches(examples.count, schedule, draw)
+                updates = local_training.local_updates(federation.model, models, features, labels, schedule, batches)
+                return _clipped(mechanism, updates, moment)
+            # In each trial the client trains on those of its examples that are in.
+            everything = np.ones((len(models), examples.count), dtype=np.bool_)
+            present = everything if taking_part is None else taking_part.cpu().numpy()
+            batches = local_training.member_batches(present, schedule, draw)
+            updates = local_training.member_updates(federation.model, models, features, labels, schedule, batches)
+            return _clipped(mechanism, updates, moment)
+        case PrivateTraining():
+            raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
+        case _:
+            assert_never(mechanism.contribution)
+
+
+def contributed_together(
+    federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
+) -> list[Contributed]:
+    """Return what some clients contribute in one trial, each what `contributed` gives of it, worked out together.
+
+    Their models are stacked, like trials with records of their own, which takes less time than one after the other.
+
+    Parameters
+    ----------
+    federation, clients
+        The federation, and numbers of clients, at least 1, for which `trains_together` holds.
+    models, moment
+        The trial's model, float32 (1, parameters), and the round.
+    """
+    mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
+    assert isinstance(mechanism.contribution, LocalTraining)
+    schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, moment) for client in clients]
+    orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
+    steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
+    features, labels = torch.stack([one.features for one in held]), torch.stack([one.labels for one in held])
+    updates = local_training.local_updates(federation.model, starts, features, labels, schedule, steps)
+    return [_clipped(mechanism, updates[row : row + 1], moment) for row in range(len(clients))]
+
+
+def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> bool:
+    """Return whether `contributed_together` can take these clients: all train locally, on equally many records.
+
+    Parameters
+    ----------
+    federation, clients
+        What every party knows, and numbers of clients.
+    """
+    contribution, sizes = (
+        federation.public.mechanism.contribution,
+        {len(federation.honest_shard(client).labels) for client in clients},
+    )
+    if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
+        return False
+    return local_training.trains_stacked(federation.model, sizes.pop(), contribution.schedule)
+
+
+def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
+    """Return the source of the order in which a client takes its records: public, and the same in all trials."""
+    return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
+
+
+def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Contributed:
+    """Return a client's clipped updates, in the memory of the updates."""
+    if isinf(mechanism.clipping_norm):
+        return Contributed(updates)
+    clipped, lengths = local_training.clip_updates(
+        updates, mechanism.clipping_norm if moment.norms is None else moment.norms
+    )
+    if moment.norms is None:
+        return Contributed(clipped)
+    return Contributed(clipped, (lengths.double() <= moment.norms).double())
+
+
+def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
+    """Return what a unit adds that is not there.
+
+    Parameters
+    ----------
+    models, is_adaptive
+        Float32 (trials, parameters), and whether a quantile bit goes with the contribution; a missing unit's is 1/2.
+    """
+    within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
+    return Contributed(torch.zeros_like(models), within)
+
+
+def differing_contributions(
+    federation: LoadedFederation,
+    models: Tensor,
+    moment: RoundContext,
+    told: tuple[Examples, Examples | None] | None = None,
+) -> tuple[Contributed, Contributed]:
+    """Return what the differing unit contributes, and what stands in its place under D'.
+
+    Victim and insider both call this, with the same shapes, so that they agree to the last bit.
+
+    Parameters
+    ----------
+    federation, models, moment
+        As for `contributed`.
+    told
+        The differing unit and its stand-in as their owner randomised them; None where it did not.
+    """
+    differing, replacement = (federation.differing, federation.replacement) if told is None else told
+    present = contributed(federation, federation.victim, differing, models, moment)
+    if replacement is None:
+        return present, nothing(models, federation.public.mechanism.is_adaptive)
+    return present, contributed(federation, federation.victim, replacement, models, moment)
+
+
+@dataclass(frozen=True)
+class OwnDraws:
+    """Where a client draws its samples and its noise from."""
+
+    seed: int  # the client's own secret seed
+    trials: tuple[int, ...]  # numbers of the trials that are trained
+
+    def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
+        """Return the sources of a round, from 1, one a trial.
+
+        Parameters
+        ----------
+        server_round, for_canaries
+            The round, and whether they draw in which steps canary records are, in place of samples and noise.
+        """
+        number = int(for_canaries)
+        return [
+            generator(self.seed, Purpose.CLIENT_TRAINING, trial=trial, round=server_round, client=number)
+            for trial in self.trials
+        ]
+
+
+def private_steps(mechanism: Mechanism) -> PrivateSteps:
+    """Return what a client does in a round of private training."""
+    assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
+    return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
+
+
+def trained_privately(
+    federation: LoadedFederation,
+    client: int,
+    models: Tensor,
+    server_round: int,
+    draws: OwnDraws,
+    is_in: Flags | None = None,
+    accountant: str | None = None,
+    canaries: CanaryRecords | None = None,
+) -> PrivateUpdates:
+    """Return a client's updates of a round, which nobody without its seed can work out again.
+
+    Parameters
+    ----------
+    federation, client
+        The federation, and the number of the client.
+    models, server_round, draws
+        Float32 tensor (trials, parameters), the round, from 1, and the client's seed with the numbers of the trials:
+        draws are keyed by seed, trial and round.
+    is_in
+        Whether the differing record is there, (trials,); None where the client does not hold it.
+    accountant, canaries
+        State of its accountant before the round, and records beside its shard; None is none.
+    """
+    examples, present = federation.shard(client), None
+    if is_in is not None:
+        present = np.ones((len(models), examples.count), dtype=np.bool_)
+        present[:, federation.differs(client)] = is_in[:, None]
+    steps, sources = private_steps(federation.public.mechanism), draws.of_round(server_round)
+    features, labels = examples.features, examples.labels
+    return private_updates(federation.model, models, features, labels, steps, sources, present, accountant, canaries)
+
+
+def expected_update(federation: LoadedFederation, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the update of a client whose steps each take what they take on average, without noise.
+
+    A step takes every record with the same probability and divides by the mean batch, so that on average it moves by
+    the learning rate times the mean clipped gradient of the shard. The first of both, float32 (trials, parameters), is
+    the update on the records that it holds in every trial; the second is what the differing record would add to it, to
+    first order, zero for a client that does not hold it.
+
+    Parameters
+    ----------
+    federation, client, models
+        The federation, the number of the client, and float32 (trials, parameters).
+    """
+    steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
+    rate, honest = steps.schedule.learning_rate / records, federation.honest_shard(client)
+    differing = federation.differing if client == federation.victim else None
+    current, of_differing = models.clone(), torch.zeros_like(models)
+    for _ in range(steps.count(records)):
+        if differing is not None:
+            of_differing.add_(_clipped_sum(federation, current, differing), alpha=rate)
+        current.sub_(_clipped_sum(federation, current, honest), alpha=rate)
+    return models - current, of_differing
+
+
+def _clipped_sum(federation: LoadedFederation, models: Tensor, examples: Examples) -> Tensor:
+    return federation.model.clipped_sum(
+        models, examples.features, examples.labels, federation.public.mechanism.clipping_norm
+    )

@@ -1,0 +1,126 @@
+"""The crafted record of a federation: made from what is public, put in its place in D, and measured.
+
+What is public is all that crafting takes: the other records of D are known to the insider, the initial weights to
+everybody, and its own random numbers follow from the seed of the data.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.adjacency import CraftedRecord, NeighbourPair
+from fl_audit.arrays import Floats32
+from fl_audit.data.records import told_record
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.learning.record_crafting import (
+    Box,
+    Candidates,
+    CraftedFeatures,
+    CraftingScene,
+    craft_opposite,
+    craft_record,
+)
+from fl_audit.randomness import Purpose, generator
+
+STARTS = 8  # where the search for a crafted record begins: one half at random features, the other at records of D
+MODELS = 8  # of how many trials the initial weights are looked at, where trials have weights of their own
+
+
+@dataclass(frozen=True, eq=False)
+class CraftedMeasures:
+    """What crafting came to at the initial weights; means are over the weights of a few trials."""
+
+    record: Floats32  # features of x, shape (*shape)
+    label: int  # its class
+    length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
+    shortest: float  # that of the trial where it is least
+    cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
+    sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
+    models: int  # of how many trials
+    opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
+
+
+def box_of(features: Floats32) -> Box:
+    """Return which values the features of a crafted record may have, from all records that there are.
+
+    Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
+    it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go
+    together is not.
+    """
+    low, high = features.min(axis=0), features.max(axis=0)
+    if low.min() >= 0 and high.max() <= 1:
+        low, high = np.zeros_like(low), np.ones_like(high)
+    binary = ((features == 0) | (features == 1)).all(axis=0)
+    return Box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
+
+
+def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_opposite: bool) -> NeighbourPair:
+    """Return the pair of a federation with a crafted record as x.
+
+    Raises `InputError` if no record can be crafted for the model.
+
+    Parameters
+    ----------
+    federation, models
+        The federation, with a record of the data in the place that x is to have; initial weights, float32 (m,
+        parameters).
+    box, with_opposite
+        Which values features may have, and whether the record that replaces x is crafted too, as its opposite.
+    """
+    public, norm = federation.public, federation.public.mechanism.clipping_norm
+    source = generator(public.data_seed, Purpose.CRAFTED_START)
+    scene = CraftingScene(federation.model, models, norm, box.to(models.device))
+    others = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
+    found = craft_record(scene, others, _starts(federation, scene.box, source))
+    opposite = craft_opposite(scene, found, _starts(federation, scene.box, source)) if with_opposite else None
+    told = None if opposite is None else _told(opposite)
+    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
+
+
+def _starts(federation: LoadedFederation, box: Box, source: np.random.Generator) -> Candidates:
+    """Draw where a search begins: features and labels, these from all classes alike."""
+    ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
+    drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
+    random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
+    features = torch.cat([random, federation.common.take(ordinary).features])
+    labels = torch.from_numpy(source.integers(federation.classes, size=STARTS)).to(features.device)
+    return Candidates(features, labels)
+
+
+def _told(found: CraftedFeatures) -> CraftedRecord:
+    return told_record(found.features.cpu().numpy(), found.label)
+
+
+def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
+    """Return what crafting came to; None where x is a record of the data.
+
+    Parameters
+    ----------
+    federation, models
+        The federation, and initial weights, float32 (m, parameters).
+    """
+    pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
+    if pair.crafted is None:
+        return None
+    norm = mechanism.clipping_norm
+
+    def clipped(some: Examples) -> Tensor:
+        return federation.model.clipped_sum(models, some.features, some.labels, norm).double()
+
+    own, others = clipped(federation.differing), clipped(federation.common)
+    moved = own if instead is None else own - clipped(instead)
+    lengths = own.norm(dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
+    return CraftedMeasures(
+        record=federation.differing.features[0].cpu().numpy(),
+        label=pair.crafted.label,
+        length=float(lengths.mean()),
+        shortest=float(lengths.min()),
+        cosine=float(cosines.mean()),
+        sensitivity=float(moved.norm(dim=1).mean()) / mechanism.global_sensitivity,
+        models=len(models),
+        opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
+    )

@@ -1,0 +1,268 @@
+"""The public federation: what every party of a federation knows, as one small value.
+
+It travels in messages and stands in every run directory. Whoever holds it and the data files derives the same records,
+neighbours, shards and model. It holds no secret: bits and noise come from the challenger's seed.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
+from fl_audit.arrays import Floats, Integers
+from fl_audit.data.catalogue import DataSpec
+from fl_audit.data.partition import AcrossClients, PartitionScheme
+from fl_audit.data.randomizers import LocalRandomizer
+from fl_audit.device import Device
+from fl_audit.errors import require
+from fl_audit.federation.membership import MembershipScheme
+from fl_audit.federation.observed_rounds import View, _require_view
+from fl_audit.learning.frozen_cores import CoreWeights
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
+from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, LocalDPSGD, NoiseScaling
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What every party of a federation knows."""
+
+    data: DataSpec  # the source of records
+    data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
+    records: int  # n, size of the training set D
+    test_records: int  # number of held-out records on which accuracy is measured
+    # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
+    # test records do.
+    population_records: int
+    clients: int  # number of data owners, at least 2 (a victim and an insider)
+    partition: PartitionScheme  # how D is divided among the clients
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
+    pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
+    model: str  # name of the model
+    mechanism: Mechanism  # what a round releases
+    rounds: int  # k, number of rounds
+    view: View  # what clients see of a round
+    threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
+    device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
+    with_insider: bool = (
+        True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
+    )
+    threat_model: ThreatModel = CLIENT_ALONE  # from where the insider looks
+    insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
+    # How many units are in with probability 1/2 in each trial, independently: 1 in the identifiability audit, whose
+    # target is that of the pair; from 2 in the membership audit, whose pair names the first of them.
+    targets: int = 1
+    # How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
+    # targets' losses up; 0 is an honest one.
+    ascent: float = 0.0
+    # Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are the
+    # candidates of the reconstruction audit.
+    exactly_one: bool = False
+    # How likely each of these candidates is before anything is seen: positive or 0, with a sum of 1, as many as there
+    # are targets. Empty where all are equally likely.
+    candidate_prior: tuple[float, ...] = ()
+    # The column whose values are the candidates: the differing record has one of them in each trial. None where the
+    # candidates are units of D.
+    candidate_column: str | None = None
+    weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
+    # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
+    # is its secret, so nobody else can recompute what it contributes, and there is no insider.
+    local_randomizer: LocalRandomizer | None = None
+    # How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
+    # or, where clients train privately, records of the client that holds the first target. 0 plays another federation.
+    canaries: int = 0
+    # How many users the records of D have, where users are units, and what became of those whose records lay at several
+    # clients; 0 where users are no units.
+    users: int = 0
+    user_across_clients: AcrossClients = AcrossClients.REFUSE
+
+    def __post_init__(self) -> None:
+        fewest = 1 if self.plays_membership and not self.with_insider else 2
+        who = "" if fewest == 1 else " (a victim and an insider)"
+        require(self.clients >= fewest, f"clients is {self.clients}: accepted are {fewest} and more{who}")
+        require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
+        require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
+        most, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
+        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most}, all clients but the victim")
+        if self.pair.crafted is not None:
+            self._require_craftable()
+        if self.mechanism.unit is Unit.USER:
+            self._require_users()
+        if self.plays_membership:
+            self._require_membership()
+        if self.canaries > 0:
+            self._require_canaries()
+        if self.local_randomizer is not None:
+            self._require_randomisable(self.local_randomizer.kind)
+        _require_view(self.view, self.mechanism)
+        noise = self.mechanism.noise
+        if isinstance(noise, CorrelatedGaussian):
+            found = f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}"
+            require(noise.rounds == self.rounds, f"{found}: accepted is the same")
+        if isinstance(noise, LocalDPSGD) and self.threat_model.adversary is Adversary.CLIENT:
+            most, colluders = self.clients - 2, self.threat_model.colluders
+            found = f"colluders is {colluders} and there are {self.clients} clients"
+            require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
+        if self.with_insider:
+            require_likelihood_ratio(self.mechanism, self.threat_model)
+        else:
+            is_global = self.mechanism.scaling is NoiseScaling.GLOBAL
+            require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+
+    @property
+    def plays_membership(self) -> bool:
+        """Whether many targets are in or out, and not one; the candidates of the reconstruction audit are such."""
+        return self.targets > 1
+
+    @property
+    def units(self) -> int:
+        """Number of units in D: of records, those among them that are in no trial together, of users, or of clients."""
+        match self.mechanism.unit:
+            case Unit.RECORD:
+                return self.records_held
+            case Unit.USER:
+                return self.users
+            case Unit.CLIENT:
+                return self.clients
+            case _:
+                assert_never(self.mechanism.unit)
+
+    @property
+    def records_held(self) -> int:
+        """How many records the owners hold, those among them that are in no trial together."""
+        return self.records + (0 if self.candidate_column is None else self.targets - 1)
+
+    @property
+    def prior_of_candidates(self) -> Floats:
+        """How likely each target is, where exactly one is in, before anything is seen; float64 (targets,)."""
+        return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes a federation has: its clients, and those that send canaries and nothing else."""
+        return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
+
+    def is_canary(self, client: int) -> bool:
+        """Whether a node sends a canary and nothing else."""
+        return client >= self.clients
+
+    @property
+    def membership_scheme(self) -> MembershipScheme:
+        """Which targets are in a trial."""
+        if self.canaries > 0:
+            return MembershipScheme.ALL
+        return MembershipScheme.EXACTLY_ONE if self.exactly_one else MembershipScheme.BY_COINS
+
+    @property
+    def is_secretly_sampled(self) -> bool:
+        """Whether the insider does not see in which rounds the differing unit takes part."""
+        return self.mechanism.is_sampled and not self.threat_model.sees_participation
+
+    @property
+    def clients_draw(self) -> bool:
+        """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
+        return self.mechanism.clients_add_noise or self.local_randomizer is not None
+
+    def _require_users(self) -> None:
+        """Refuse what does not go with users as units."""
+        require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
+        adjacency = f"adjacency '{self.mechanism.adjacency}'"
+        require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
+        require(
+            self.canaries == 0, f"kind = 'canaries' with {adjacency}: accepted are adjacencies of records and clients"
+        )
+
+    def _require_craftable(self) -> None:
+        """Refuse a crafted record where the differing unit is none, or where many targets are."""
+        adjacency = self.mechanism.adjacency
+        of_one = adjacency.unit is Unit.RECORD and not self.plays_membership
+        require(of_one, "the neighbour is crafted: accepted is the identifiability audit about a record")
+        is_replaced = adjacency.relation is Relation.REPLACE or self.pair.opposite is None
+        require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
+
+    def _require_randomisable(self, name: str) -> None:
+        """Refuse what does not go with randomised records."""
+        found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
+        why = "and the insider's log-odds are not known there"
+        require(not self.with_insider, f"{found}, {why}: accepted in [audit] is insider = false")
+        is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
+        require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
+
+    def _require_membership(self) -> None:
+        """Refuse what the membership audit is not played with."""
+        mechanism, federation = self.mechanism, "kind = 'reconstruction'" if self.exactly_one else "kind = 'membership'"
+        accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
+        found = f"adjacency is '{mechanism.adjacency}' with {federation}, whose targets come or go"
+        require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
+        is_private = isinstance(mechanism.contribution, PrivateTraining)
+        require(
+            not is_private, f"strategy is 'dp-sgd-clients' with {federation}: accepted are 'dp-fedsgd' and 'dp-fedavg'"
+        )
+        is_global = mechanism.scaling is NoiseScaling.GLOBAL
+        require(
+            is_global, f"sensitivity is 'local' with {federation}, where every target has its own: accepted is 'global'"
+        )
+        alone = (
+            self.threat_model.adversary is Adversary.CLIENT and self.threat_model.colluders == 0 and self.insiders == 1
+        )
+        require(
+            alone, f"{federation} has one insider, a client without colluders: leave out place, colluders and insiders"
+        )
+        shares, found = self.prior_of_candidates, f"candidates have the shares {self.candidate_prior}"
+        is_distribution = self.exactly_one or not self.candidate_prior
+        is_distribution &= len(shares) == self.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
+        accepted = f"accepted are {self.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
+        require(is_distribution, f"{found}: {accepted}")
+        if self.candidate_column is not None:
+            of_records = mechanism.unit is Unit.RECORD and self.exactly_one and self.local_randomizer is None
+            accepted = "accepted are records that are not randomised, in the reconstruction audit"
+            require(of_records, f"the values of {self.candidate_column} are candidates: {accepted}")
+        if self.ascent > 0:
+            of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
+            require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
+
+    def _require_canaries(self) -> None:
+        """Refuse what the canary audit is not played with."""
+        mechanism, federation = self.mechanism, "kind = 'canaries'"
+        found = f"private is false with {federation}, which holds noise against a guarantee"
+        require(mechanism.adds_noise, f"{found}: set private = true")
+        alone = not self.with_insider and self.insiders == 1 and self.threat_model.colluders == 0
+        require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
+        known = isinstance(mechanism.noise, CentralGaussian | LocalDPSGD) and mechanism.scaling is NoiseScaling.GLOBAL
+        require(known,
+            f"{federation} reads fresh noise of a known scale in every round: accepted are central noise with "
+            "sensitivity 'global', and noise inside training")  # fmt: skip
+        by_server = self.threat_model.adversary is Adversary.SERVER and not isinstance(
+            mechanism.contribution, PrivateTraining
+        )
+        require(
+            not by_server,
+            f"adversary is 'server' with {federation}, which would see every canary: accepted is 'client'",
+        )
+
+    def cohort(self, server_round: int) -> Integers | None:
+        """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""
+        match self.mechanism.participation:
+            case FixedCohort() as cohorts:
+                return cohorts.members(self.data_seed, server_round)
+            case Everybody() | PoissonSampling():
+                return None
+            case _:
+                assert_never(self.mechanism.participation)
+
+    def to_json(self) -> str:
+        """Return the federation as JSON."""
+        return _ADAPTER.dump_json(self).decode()
+
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def from_json(text: str) -> "Federation":
+        """Return the federation that `to_json` wrote; every message of a run brings the same, so it is read once."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(Federation)

@@ -1,0 +1,86 @@
+"""The records of a federation: which are in D, who holds them, and what stands in D' for the differing unit."""
+
+from typing import assert_never
+
+import numpy as np
+
+from fl_audit.adjacency import Unit
+from fl_audit.arrays import Integers
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import stand_in_shard
+from fl_audit.data.partition import Split, partition_records, select_records, user_shards, users_of
+from fl_audit.data.records import Records, alone
+from fl_audit.federation.federation import Federation
+
+
+def split_of(public: Federation) -> Split:
+    """Return D, the records outside it, and those held out; whole users where these are units.
+
+    Raises `InputError` if the data cannot be used.
+    """
+    by_user = public.mechanism.unit is Unit.USER
+    return select_records(
+        load_source(public.data), public.records, public.test_records, public.data_seed, by_user, public.users or None
+    )
+
+
+def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
+    """Return the positions in D of the records of every client.
+
+    Parameters
+    ----------
+    public, inside
+        The public federation, and the records of D.
+    """
+    scheme = public.partition, dict(public.partition_parameters), public.data_seed
+    if public.mechanism.unit is Unit.USER:
+        return user_shards(inside, public.clients, *scheme, public.user_across_clients)
+    return partition_records(inside.labels, public.clients, *scheme, inside.owner)
+
+
+def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
+    """Return the client that holds the differing unit.
+
+    Parameters
+    ----------
+    public, inside, shards
+        The public federation, the records of D, and their positions by client.
+    """
+    match public.mechanism.unit:
+        case Unit.RECORD:
+            first = public.pair.index
+        case Unit.USER:
+            first = int(np.flatnonzero(users_of(inside) == public.pair.index)[0])
+        case Unit.CLIENT:
+            return public.pair.index
+        case _:
+            assert_never(public.mechanism.unit)
+    return next(client for client, shard in enumerate(shards) if first in shard)
+
+
+def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
+    """Return what stands in D' for the differing unit, None if nothing does; and which indices outside D are left.
+
+    Parameters
+    ----------
+    public, split, shard
+        The public federation, its records, and positions in D of those of the client that holds the differing unit.
+    """
+    number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
+    if public.pair.opposite is not None:
+        return alone(public.pair.opposite, split.inside), everything
+    if number is None:
+        return None, everything
+    assert split.outside is not None, "what stands in for a unit is outside D"
+    match public.mechanism.unit:
+        case Unit.RECORD:
+            taken = np.array([number])
+        case Unit.USER:
+            taken = np.flatnonzero(users_of(split.outside) == number)
+        case Unit.CLIENT:
+            taken = stand_in_shard(
+                split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
+            )
+        case _:
+            assert_never(public.mechanism.unit)
+    return split.outside.take(taken), np.delete(everything, taken)

@@ -1,0 +1,398 @@
+"""The federation with its data and its model: who holds what, and what each unit contributes."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import count, islice
+from typing import NamedTuple, TypeVar, assert_never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Floats, Floats32, Integers
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.encoding import with_values
+from fl_audit.data.partition import FEWEST_POPULATION, users_of
+from fl_audit.data.records import Records, with_crafted
+from fl_audit.device import require_device
+from fl_audit.federation.examples import Examples, model_for
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
+from fl_audit.federation.membership import Membership
+from fl_audit.federation.probe_records import probe_records
+from fl_audit.learning.frozen_cores import VggCore, load_core
+from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.randomness import Purpose, generator
+
+_COORDINATES = 4096
+"""Most coordinates that the public directions live on: directions over a large model would not stay in cache."""
+_SERIALS = count()
+
+T = TypeVar("T")
+
+
+def number_of_directions(parameters: int) -> int:
+    """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
+    return min(16, parameters // 2)
+
+
+class RawRecords(NamedTuple):
+    """Records as their owners hold them, before they are randomised and before a frozen core reads them."""
+
+    inside: Records  # D
+    replacement: Records | None  # what stands in D' in the place of the differing unit; None if nothing does
+
+
+class HeldOut(NamedTuple):
+    """What clients never see."""
+
+    test: Records  # held-out records
+    population: Records  # records outside D and D'
+    spare: Integers  # positions outside D of the records that serve for nothing
+
+
+@lru_cache(maxsize=4)
+def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
+    """Return so many orthonormal directions; kept, for federations that differ elsewhere look along the same ones."""
+    drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
+    return torch.from_numpy(np.linalg.qr(drawn)[0]).float()
+
+
+@dataclass(frozen=True)
+class LoadedFederation:
+    """The federation with its data and its model.
+
+    What D and D' differ by is a unit: a record x, or all records of one user or of one client.
+    """
+
+    public: Federation  # what it follows from
+    training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
+    # What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
+    # without the unit.
+    replacement: Examples | None
+    shards: tuple[Integers, ...]  # indices of D per client; a client reads its own only
+    victim: int  # client that holds the differing unit
+    held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
+    classes: int  # number of classes
+    model: StackedModel  # the model, run in all trials at once
+    core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
+    user: Integers | None = None  # number of the user of each record of D, (n,); None where users are no units
+    raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
+    # Number of the federation in this process, under which others keep what they derive from it.
+    serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
+    _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _raw: dict[int, Floats32] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data make the difference."""
+        return self.public.mechanism.unit
+
+    @property
+    def units(self) -> int:
+        """Number of units in D: of records, of users, or of clients."""
+        return self.public.units
+
+    def unit_of_records(self, client: int) -> Integers:
+        """Return which unit each record of a client's shard belongs to."""
+        match self.unit:
+            case Unit.RECORD:
+                return self.shards[client]
+            case Unit.USER:
+                return _required(self.user)[self.shards[client]]
+            case Unit.CLIENT:
+                return np.full(len(self.shards[client]), client)
+            case _:
+                assert_never(self.unit)
+
+    def units_of(self, client: int) -> Integers:
+        """Return the units of which a client holds the records, ascending."""
+        match self.unit:
+            case Unit.RECORD:
+                return self.shards[client]
+            case Unit.USER:
+                return np.unique(self.unit_of_records(client))
+            case Unit.CLIENT:
+                return np.array([client])
+            case _:
+                assert_never(self.unit)
+
+    def by_record(self, client: int, of_units: Flags) -> Flags:
+        """Return what is said of each unit of a client at each record of its shard, (trials, records).
+
+        Parameters
+        ----------
+        client, of_units
+            Its number, where no client is a unit, and what is said, (trials, units of the client).
+        """
+        if self.unit is Unit.RECORD:
+            return of_units
+        return of_units[:, np.searchsorted(self.units_of(client), self.unit_of_records(client))]
+
+    @property
+    def target(self) -> int:
+        """Number of the differing unit among the units."""
+        return self.public.pair.index
+
+    @property
+    def insiders(self) -> tuple[int, ...]:
+        """The clients that attack: the first ones that are not the victim."""
+        others = (client for client in range(len(self.shards)) if client != self.victim)
+        return tuple(islice(others, self.public.insiders))
+
+    @property
+    def insider(self) -> int:
+        """The first client that attacks; where there is one client alone, which nobody asks, that one."""
+        return self.insiders[0] if self.insiders else 0
+
+    def colluders(self, insider: int) -> tuple[int, ...]:
+        """Return the clients whose noise an insider knows beside its own: those that follow it, but the victim."""
+        others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
+        return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
+
+    @cached_property
+    def targets(self) -> Integers:
+        """Numbers of the units that are in or out by chance, ascending; one in the identifiability audit."""
+        if not self.public.plays_membership:
+            return np.array([self.target])
+        if self.public.candidate_column is not None:
+            return np.append(self.target, np.arange(self.public.records, self.public.records_held))
+        others = np.delete(np.arange(self.units), self.target)
+        draw = generator(self.public.data_seed, Purpose.TARGET_CHOICE)
+        return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
+
+    @cached_property
+    def _records_of_targets(self) -> list[Integers]:
+        """Positions in D of the records of every target."""
+        match self.unit:
+            case Unit.RECORD:
+                return [np.array([target]) for target in self.targets]
+            case Unit.USER:
+                return [np.flatnonzero(_required(self.user) == target) for target in self.targets]
+            case Unit.CLIENT:
+                return [self.shards[client] for client in self.targets]
+            case _:
+                assert_never(self.unit)
+
+    @cached_property
+    def target_records(self) -> Integers:
+        """Positions in D of the records of all targets, target by target."""
+        return np.concatenate(self._records_of_targets)
+
+    @cached_property
+    def target_of_records(self) -> Integers:
+        """Which target, from 0, each of the `target_records` belongs to."""
+        return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
+
+    @property
+    def test_records(self) -> Records:
+        """Held-out records."""
+        return _required(self.held_out).test
+
+    @property
+    def population_records(self) -> Records:
+        """Records outside D and D'."""
+        return _required(self.held_out).population
+
+    @property
+    def spare(self) -> Integers:
+        """Positions outside D of the records that serve for nothing."""
+        return _required(self.held_out).spare
+
+    @cached_property
+    def test(self) -> Examples:
+        """Held-out examples; made when they are asked for, which clients never do."""
+        return self.examples(self.test_records)
+
+    @cached_property
+    def population(self) -> Examples:
+        """Examples outside D and D', made likewise."""
+        return self.examples(self.population_records)
+
+    def examples(self, records: Records) -> Examples:
+        """Return records as the model reads them."""
+        return Examples.of(records, self.public.device, self.core)
+
+    @cached_property
+    def differing(self) -> Examples:
+        """What D holds and D' does not: x, all of a user's, or the victim's shard; of many targets what all hold."""
+        if self.public.plays_membership:
+            return self.training.take(self.target_records)
+        return self.shard(self.victim).take(np.flatnonzero(self.differs(self.victim)))
+
+    @cached_property
+    def common(self) -> Examples:
+        """What is in every trial: what D and D' share, or what belongs to no target."""
+        return self.training.take(self.common_records)
+
+    @property
+    def common_records(self) -> Integers:
+        """Positions in D of what is in every trial."""
+        return np.delete(np.arange(len(self.training.labels)), self.target_records)
+
+    @cached_property
+    def directions(self) -> Tensor:
+        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is looked at.
+
+        They live on evenly spread coordinates, see `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
+        """
+        size = min(self.model.layout.size, _COORDINATES)
+        found = _orthonormal(self.public.data_seed, size, number_of_directions(self.model.layout.size))
+        return found.to(self.public.device)
+
+    @cached_property
+    def holders(self) -> dict[int, tuple[int, ...]]:
+        """The clients that hold targets of the federation, with these: what each is told the secret of."""
+        if self.unit is Unit.CLIENT:
+            return {int(client): (target,) for target, client in enumerate(self.targets)}
+        units = (self.units_of(client) for client in range(len(self.shards)))
+        each = enumerate(np.flatnonzero(np.isin(self.targets, own)).tolist() for own in units)
+        return {client: tuple(targets) for client, targets in each if targets}
+
+    def targets_of(self, client: int) -> tuple[int, ...]:
+        """Return the targets of the federation that a client holds."""
+        return self.holders.get(client, ())
+
+    def honest_shard(self, client: int) -> Examples:
+        """Return what a client holds in every trial: its shard, without the differing unit; taken once."""
+        if (client, False) not in self._held:
+            # Most clients hold nothing that differs, and nothing is held twice.
+            whole, stays = self.shard(client), ~self.differs(client)
+            self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
+        return self._held[client, False]
+
+    def shard(self, client: int) -> Examples:
+        """Return all records of a client, those of its targets among them; taken once."""
+        if (client, True) not in self._held:
+            self._held[client, True] = self.training.take(self.shards[client])
+        return self._held[client, True]
+
+    def raw_features(self, client: int) -> Floats32:
+        """Return the features of a client's shard as it holds them, and after them those of what stands in for it.
+
+        Only where owners randomise their records.
+        """
+        if client in self._raw:
+            return self._raw[client]
+        assert self.raw is not None, "a federation with a randomizer keeps the records"
+        shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
+        is_alone = client != self.victim or instead is None
+        return shard if is_alone else np.concatenate([shard, _required(instead).features])
+
+    def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
+        """Take what a client holds, where the federation has no data of its own: see
+        `fl_audit.federation.serialization`.
+
+        Parameters
+        ----------
+        client, shard, raw
+            Its number, its records, and the features of what it randomises, before it does; None where it does not.
+        """
+        self._held[client, True] = shard
+        if raw is not None:
+            self._raw[client] = raw
+
+    def present(self, client: int, membership: Membership) -> Flags:
+        """Return which records of a client's shard are in, (trials, records), by which of its targets are.
+
+        Parameters
+        ----------
+        client, membership
+            Its number, and the membership of each trial.
+        """
+        held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
+        marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
+        held[:, marks] = membership.is_in[:, np.searchsorted(own, self.unit_of_records(client)[marks])]
+        return held
+
+    def differs(self, client: int) -> Flags:
+        """Return for each record of a client's shard whether some trials lack it."""
+        if self.unit is Unit.CLIENT:
+            return np.full(len(self.shards[client]), client in self.targets)
+        return np.isin(self.unit_of_records(client), self.targets)
+
+    @property
+    def offers_noise_measurement(self) -> bool:
+        """Whether the noise orthogonal to the difference of D and D' can be measured.
+
+        It can wherever the mean of the release is known but for that one direction. Where a unit that is replaced takes
+        part in secret the mean is uncertain in the plane of both contributions.
+        """
+        return not (self.public.is_secretly_sampled and self.replacement is not None)
+
+    def losses(self, models: Tensor, examples: Examples | None) -> Floats:
+        """Return the cross-entropy losses (trials, n) of examples under every model; of none, shape (trials, 0).
+
+        Parameters
+        ----------
+        models, examples
+            Float32 (trials, parameters); features and labels, or None for no examples.
+        """
+        if examples is None or len(examples.labels) == 0:
+            return np.empty((len(models), 0))
+        return np.asarray(self.model.losses(models, examples.features, examples.labels).double().cpu().numpy())
+
+
+_BROUGHT: dict[Federation, LoadedFederation] = {}
+"""Federations that were brought to this process, which has no data of them."""
+
+
+def register_federation(federation: LoadedFederation) -> None:
+    """Have `load_federation` return this federation in this process, and read nothing."""
+    _BROUGHT[federation.public] = federation
+    load_federation.cache_clear()
+
+
+@lru_cache(maxsize=4)
+def load_federation(public: Federation) -> LoadedFederation:
+    """Load the data of a federation and build its model, or return the federation that was brought here.
+
+    Raises `InputError` if data or model cannot be used.
+    """
+    require_device(public.device)
+    if public in _BROUGHT:
+        return _BROUGHT[public]
+    source = load_source(public.data)
+    split = split_of(public)
+    shards = shards_of(public, split.inside)
+    user = users_of(split.inside) if public.mechanism.unit is Unit.USER else None
+    victim = victim_of(public, split.inside, shards)
+    replacement, left = outside_of(public, split, shards[victim])
+    # Where too few records are left outside D and D', the test records are the population sample.
+    population, others = split.test, left
+    if len(left) >= FEWEST_POPULATION:
+        draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
+        chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+        population, others = _required(split.outside).take(chosen), np.setdiff1d(left, chosen)
+    inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
+    if public.candidate_column is not None:
+        inside = with_values(inside, public.pair.index, source, public.candidate_column)
+        more = np.arange(public.records, public.records_held)
+        shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
+    model = StackedModel.of(model_for(public.model, split.inside), probe_records(source))
+    core = None if public.weights is None else load_core(public.weights)
+    return LoadedFederation(
+        public=public,
+        training=_examples(inside, user, public, core),
+        replacement=None if replacement is None else _examples(replacement, user, public, core),
+        shards=shards,
+        victim=victim,
+        held_out=HeldOut(split.test, population, others),
+        classes=split.inside.classes,
+        model=model,
+        core=core,
+        user=user,
+        raw=None if public.local_randomizer is None else RawRecords(inside, replacement),
+    )
+
+
+def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
+    """Return records as tensors, which know their users only where users are units."""
+    examples = Examples.of(records, public.device, core)
+    return examples if user is not None else replace(examples, user=None)
+
+
+def _required(value: T | None) -> T:
+    assert value is not None, "nobody asks for what this party does not have"
+    return value

@@ -1,0 +1,239 @@
+"""What clients see of a round: the one place where the views differ.
+
+Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
+models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
+reads and replay walks through what these functions say.
+
+A round is made (`ServerRound`) at the server. What clients see of it (`ObservedRound`) is the release or the models,
+and whatever else an adversary knows of it (`SideInformation`): who took part, the clipping norms, the noised bits
+behind an adaptive norm.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple, assert_never
+
+import torch
+from torch import Tensor
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.errors import require
+from fl_audit.federation.names import View as View
+from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.protocol import Key, earlier_key, models_key
+
+_KEPT = {View.UPDATE: "releases", View.MODEL: "models"}
+
+_BLURRED_FROM = 1e-3
+"""Share of the noise's standard deviation above which the rounding of float32 models hides a recovered release."""
+
+
+@dataclass(frozen=True)
+class SideInformation:
+    """What an adversary knows of a round beside the release; None for what the mechanism does not have."""
+
+    # Which units took part, bool (trials, units). Where the participation of the target is secret, its column is empty.
+    taking_part: Tensor | None = None
+    norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
+    bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
+    contribution: Tensor | None = None  # what the target's client sent, (trials, parameters); only the server sees it
+    trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), of which clients' noise is drawn
+    # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
+    noise_seeds: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what there is, by name."""
+        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @staticmethod
+    def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
+        """Return what `tensors` named."""
+        return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
+
+    def first(self, trials: int) -> "SideInformation":
+        """Return what is known of the first trials."""
+        named = {name: value[:trials] for name, value in self.tensors().items()}
+        return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
+
+    @property
+    def norms_array(self) -> Floats | None:
+        """The clipping norms as an array."""
+        return None if self.norms is None else self.norms.cpu().numpy()
+
+
+class Step(NamedTuple):
+    """An earlier round: the models on which the clients worked, and the release; both (trials, parameters)."""
+
+    start: Tensor
+    release: Tensor
+
+
+@dataclass(frozen=True)
+class ServerRound:
+    """A round as the server made it."""
+
+    number: int  # the round, from 1
+    # Up to three successive models (trials, parameters), theta_i last and theta_{i-1} before it.
+    models: tuple[Tensor, ...]
+    release: Tensor  # r_i (trials, parameters)
+    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
+    earlier: tuple[Step, ...] = ()
+
+    def first(self, trials: int) -> "ServerRound":
+        """Return the round in its first trials."""
+        models = tuple(model[:trials] for model in self.models)
+        earlier = tuple(Step(start[:trials], release[:trials]) for start, release in self.earlier)
+        return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
+
+
+@dataclass(frozen=True)
+class ObservedRound:
+    """What clients saw of one round."""
+
+    number: int  # the round, from 1
+    # Successive models (trials, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
+    # determine the sum, theta_i last.
+    models: tuple[Tensor, ...]
+    release: Tensor | None  # the noised sums r_i (trials, parameters); None under `model`
+    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
+    earlier: tuple[Step, ...] = ()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all of it but the number by name, for a message."""
+        named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
+        named |= {} if self.release is None else {str(Key.RELEASE): self.release}
+        for back, (start, release) in enumerate(reversed(self.earlier), start=1):
+            named |= {earlier_key(Key.MODELS, back): start, earlier_key(Key.RELEASE, back): release}
+        return named | self.side.tensors()
+
+    @staticmethod
+    def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
+        """Return what `tensors` named.
+
+        Parameters
+        ----------
+        number, tensors
+            Number of the round, from 1; models, releases and side information, by the keys of a message.
+        """
+        models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
+        steps = tuple(
+            Step(tensors[earlier_key(Key.MODELS, back)], tensors[earlier_key(Key.RELEASE, back)])
+            for back in range(_counted(tensors, earlier_key(Key.RELEASE, 1)[:-1]), 0, -1)
+        )
+        return ObservedRound(number, models, tensors.get(Key.RELEASE), SideInformation.of(tensors), steps)
+
+    @property
+    def start(self) -> Tensor:
+        """Return theta_{i-1}, the models on which the clients worked."""
+        return self.models[-1] if self.release is not None else self.models[-2]
+
+    def sums(self, mechanism: Mechanism) -> Tensor:
+        """Return the noised sums, recovered in float64 where only models were seen."""
+        if self.release is not None:
+            return self.release
+        return recover_gradient(mechanism.optimizer, list(self.models)) * mechanism.denominator
+
+    def rounding(self, mechanism: Mechanism) -> Tensor | None:
+        """Return the root mean square of the rounding in recovered sums (trials,); None where they were seen."""
+        if self.release is not None:
+            return None
+        largest = torch.maximum(self.models[-1].abs(), self.models[-2].abs())
+        return inversion_error(mechanism.optimizer, largest, mechanism.denominator)
+
+
+def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
+    return sum(name.startswith(prefix) for name in tensors)
+
+
+def _require_view(view: View, mechanism: Mechanism) -> None:
+    """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
+    if view is View.MODEL:
+        _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
+        found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
+        require(mechanism.rounds_needed == 1, f"{found}: accepted with it is 'update'")
+
+
+def is_blurred(share: Floats) -> Flags:
+    """Return whether the rounding of float32 models hides a release recovered from them.
+
+    The share is the rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
+    """
+    return share > _BLURRED_FROM
+
+
+def refuse_blurred(share: Floats) -> None:
+    """Raise `InputError` if in any trial the models' rounding hides the release, which cannot be recovered then."""
+    found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
+    remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
+    hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
+    require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
+
+
+def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
+    """Return what clients see of a round.
+
+    Parameters
+    ----------
+    view, mechanism, made
+        What clients may see, how a release is made, and the round as the server made it.
+    """
+    match view:
+        case View.UPDATE:
+            return ObservedRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
+        case View.MODEL:
+            return ObservedRound(made.number, made.models[-mechanism.optimizer.models_to_invert :], None, made.side)
+        case _:
+            assert_never(view)
+
+
+def kept_of(view: View, made: ServerRound) -> dict[str, Tensor]:
+    """Return what a run directory keeps of a round: as much as clients saw, by name.
+
+    Parameters
+    ----------
+    view, made
+        What clients see of a round, and the round as the server made it.
+    """
+    match view:
+        case View.UPDATE:
+            return {_KEPT[view]: made.release} | made.side.tensors()
+        case View.MODEL:
+            return {_KEPT[view]: made.models[-1]} | made.side.tensors()
+        case _:
+            assert_never(view)
+
+
+def walk(
+    view: View, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
+) -> Iterator[ServerRound]:
+    """Walk through the kept rounds of some trials.
+
+    Under the view `update` the models follow from the releases by the public optimizer, under `model` the releases from
+    the models.
+
+    Parameters
+    ----------
+    view, mechanism
+        As the federation says.
+    initial, rounds
+        theta_0 (trials, parameters), and what was kept of each round, in order.
+    """
+    models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=mechanism.rounds_needed - 1)
+    for number, stored in enumerate(rounds, start=1):
+        kept = stored[_KEPT[view]]
+        match view:
+            case View.UPDATE:
+                moved, state = step(mechanism.optimizer, models[-1], kept, state, mechanism.denominator)
+                models, release = [*models[-2:], moved], kept
+            case View.MODEL:
+                models = [*models[-2:], kept]
+                release = recover_gradient(mechanism.optimizer, models) * mechanism.denominator
+            case _:
+                assert_never(view)
+        yield ServerRound(number, tuple(models), release, SideInformation.of(stored), tuple(earlier))
+        earlier.append(Step(models[-2], release))

@@ -1,0 +1,223 @@
+"""Randomised records: what every owner makes of its own records, once, before anything is trained on them.
+
+An owner draws from its own secret seed, keyed by trial and client, so that a trial's records are the same in whatever
+batch it is played, on whatever engine, and in every round. They are kept between rounds as bytes where they are bits,
+in 32-bit numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call
+has those of its own trials at hand besides.
+
+What is trained on is randomised; what is asked about is not. Accuracy is measured on test records as they are, and
+members' losses and attacks are about the records that owners really hold. So it is in Bernau et al. 2019 (section 3.3):
+shadow models learn from perturbed records, and the attack model from what they say of unperturbed ones, lest it learns
+to tell perturbed records from others.
+
+Of one record and another that it could be taken for stands here what whoever sees a randomised record tells apart.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.arrays import Floats32
+from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
+from fl_audit.federation.contributions import OwnDraws
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.loaded_federation import LoadedFederation, RawRecords
+from fl_audit.privacy.events import ReleaseEvent
+from fl_audit.randomness import Purpose, generator
+
+_BYTES_HELD = 2**29
+"""Bytes that a process holds at most: 512 MiB, such as 600 bits, a byte each, of 1,000 records in 894 trials."""
+
+_STEPS = 64
+"""Different releases that tell two images apart, at most: with 250 their composition takes a quarter of a minute."""
+
+
+class _HeldTensors:
+    """Tensors by key, those that were not asked for longest given up first once they take too many bytes.
+
+    Whoever asks makes anew what is not held, so nothing but time depends on the bound. Threads may share it.
+    """
+
+    def __init__(self, most: int = _BYTES_HELD) -> None:
+        self._most = most
+        self.bytes = 0  # what the tensors take, at most what they may
+        self._held: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: tuple[int, ...]) -> Tensor | None:
+        """Return what is held under a key, None if nothing is."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
+        """Hold a tensor under a key, unless it takes too many bytes by itself; it is not copied."""
+        with self._lock:
+            if key in self._held or tensor.nbytes > self._most:
+                return
+            self._held[key] = tensor
+            self.bytes += tensor.nbytes
+            while self.bytes > self._most:
+                self.bytes -= self._held.popitem(last=False)[1].nbytes
+
+
+_HELD = _HeldTensors()
+
+
+@dataclass(frozen=True)
+class ToldRecords:
+    """What a client trains on in place of its records, in every trial of a batch."""
+
+    shard: Examples  # what became of its shard, each trial's own
+    # What became of what stands in D' in the place of its differing unit; None where there is no such thing.
+    replacement: Examples | None
+
+
+def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
+    """Return what a client made of its records.
+
+    Parameters
+    ----------
+    federation, client
+        The federation, with a randomizer, and which client; it reads its own shard only.
+    draws
+        Its secret seed, and the trials.
+    """
+    found, device = list[Tensor](), federation.public.device
+    for trial in draws.trials:
+        key = (federation.serial, client, draws.seed, trial)
+        tensor = _HELD.find(key)
+        if tensor is None:
+            tensor = torch.from_numpy(randomised_records(federation, client, draws.seed, trial))
+            if federation.core is not None:
+                with torch.no_grad():
+                    tensor = federation.core.to(device)(tensor.float().to(device)).cpu()
+            _HELD.hold(key, tensor)
+        found.append(tensor)
+    records, features = len(federation.shards[client]), torch.stack(found).to(device)
+    shard = Examples(features[:, :records], federation.shard(client).labels.expand(len(found), -1))
+    if client != federation.victim or federation.replacement is None:
+        return ToldRecords(shard, None)
+    return ToldRecords(shard, Examples(features[:, records:], federation.replacement.labels.expand(len(found), -1)))
+
+
+def randomised_records(
+    federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
+) -> Lean:
+    """Return what became of a client's records in a trial, before a frozen core reads them, (records, *shape).
+
+    Parameters
+    ----------
+    federation, client
+        As for `told_by`.
+    seed, trial
+        The client's secret seed, and the number of the trial.
+    first
+        How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
+    """
+    assert federation.public.local_randomizer is not None, "asked only where records are randomised"
+    source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)
+    return federation.public.local_randomizer.perturb(federation.raw_features(client)[:first], source)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedRecord:
+    """A record, and who randomises it."""
+
+    client: int  # its owner
+    # Position among the records that the owner randomises: those of its shard, then those that stand in D' in the place
+    # of its differing unit.
+    place: int
+    features: Floats32  # shape (*shape), as the owner holds them
+
+
+class RecordPair(NamedTuple):
+    """A record of the first target, and another of the same shape."""
+
+    first: PlacedRecord  # the first record of the first target
+    # What stands in its place in D', or else the record of D that is farthest from it; of several the first one.
+    second: PlacedRecord
+    differing: int  # number of features in which they differ: bits, pairs of nodes, or pixels
+
+
+@dataclass(frozen=True)
+class RecordClaim:
+    """What randomising guarantees a record by itself, as releases."""
+
+    local_randomizer: LocalRandomizer  # what owners do to their records
+    shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
+    # What tells the two records of `record_pair` apart at most; None where there is no such pair.
+    pair: tuple[ReleaseEvent, ...] | None
+    differing: int | None  # number of features in which they differ
+
+
+def record_claim(federation: LoadedFederation) -> RecordClaim | None:
+    """Return what a federation guarantees each record by itself; None where records are not randomised."""
+    local_randomizer = federation.public.local_randomizer
+    if local_randomizer is None or federation.raw is None:
+        return None
+    records, pair = federation.raw.inside, record_pair(federation)
+    shape = (records.shape[0], records.shape[0]) if records.graphs else records.shape
+    if pair is None:
+        return RecordClaim(local_randomizer, shape, None, None)
+    first, second = pair.first.features, pair.second.features
+    if isinstance(local_randomizer, LaplacePixelation):
+        return RecordClaim(local_randomizer, shape, local_randomizer.pair_events(first, second, _STEPS), pair.differing)
+    return RecordClaim(local_randomizer, shape, local_randomizer.pair_events(first, second), pair.differing)
+
+
+def record_pair(federation: LoadedFederation) -> RecordPair | None:
+    """Return the pair of records of a federation with a randomizer that a report is about; it is public.
+
+    None where no other record has as many nodes, which are not randomised and tell graphs apart for sure.
+    """
+    instead, number = _raw(federation).replacement, int(federation.target_records[0])
+    first, seconds = _placed(federation, number), []
+    if instead is not None:
+        seconds.append(PlacedRecord(federation.victim, len(federation.shards[federation.victim]), instead.features[0]))
+    if (farthest := _farthest(federation, number)) is not None:
+        seconds.append(_placed(federation, farthest))
+    for second in seconds:
+        found = _differing(federation, first.features, second.features)
+        if found is not None:
+            return RecordPair(first, second, found)
+    return None
+
+
+def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
+    """Return the record of D at a position, with its owner."""
+    client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
+    place = int(np.flatnonzero(federation.shards[client] == number)[0])
+    return PlacedRecord(client, place, _raw(federation).inside.features[number])
+
+
+def _farthest(federation: LoadedFederation, number: int) -> int | None:
+    """Return the position in D of the record that is farthest from one of them, of those it can be compared with."""
+    records = _raw(federation).inside
+    one = records.features[number]
+    if records.graphs:
+        counts = (_differing(federation, one, other) for other in records.features)
+        distances = np.array([-1.0 if count is None else float(count) for count in counts])
+    else:
+        distances = np.array([float(np.square(other - one).sum()) for other in records.features])
+    distances[number] = -1.0
+    farthest = int(distances.argmax())
+    return farthest if distances[farthest] >= 0 else None
+
+
+def _differing(federation: LoadedFederation, first: Floats32, second: Floats32) -> int | None:
+    assert federation.public.local_randomizer is not None, "asked only where records are randomised"
+    if isinstance(federation.public.local_randomizer, RandomisedEdges):
+        return federation.public.local_randomizer.differing(first, second)
+    return int(np.count_nonzero(first != second))
+
+
+def _raw(federation: LoadedFederation) -> RawRecords:
+    assert federation.raw is not None, "a federation with a randomizer keeps the records"
+    return federation.raw

@@ -1,0 +1,130 @@
+"""Federations on their way to clients: each process is sent what its clients may have, and reads no file of data.
+
+What all clients share of a federation is sent once; what one holds goes only where a call of that client goes. So a
+machine that takes part needs neither the data nor the modules of the user, and a data owner has its own shard.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fl_audit.arrays import Floats32, Integers
+from fl_audit.device import require_device
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
+from fl_audit.learning.frozen_cores import VggCore
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.stacked_model import StackedModel
+
+
+@dataclass(frozen=True)
+class SentExamples:
+    """Examples as arrays."""
+
+    features: Floats32  # (n, *shape)
+    labels: Integers  # (n,)
+    user: Integers | None = None  # which user each belongs to, (n,); None where users are no units
+
+    @classmethod
+    def of(cls, examples: Examples) -> "SentExamples":
+        """Return examples on their way."""
+        user = None if examples.user is None else examples.user.cpu().numpy()
+        return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
+
+    def arrived(self, public: Federation) -> Examples:
+        """Return the examples again."""
+        features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
+        user = None if self.user is None else torch.from_numpy(self.user).to(public.device)
+        return Examples(features, labels, user)
+
+
+@dataclass(frozen=True)
+class SentFederation:
+    """What the clients of some processes have in common."""
+
+    public: str  # the public federation, as JSON
+    shards: Integers  # indices of D, client after client: the division of D is public
+    sizes: Integers  # how many of them each client has
+    user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
+    victim: int  # this, classes and core as of `LoadedFederation`
+    classes: int
+    feature_shape: tuple[int, ...]  # of one example, as the model reads it
+    core: VggCore | None
+    training: SentExamples  # D, for those who know all of it; empty for others
+    replacement: SentExamples | None  # what stands in D' for the differing unit, for those who hold or know it
+
+    def __call__(self) -> None:
+        """Have this process play the federation, without data but those that came with it."""
+        public = Federation.from_json(self.public)
+        require_device(public.device)
+        register_federation(
+            LoadedFederation(
+                public=public,
+                training=self.training.arrived(public),
+                replacement=None if self.replacement is None else self.replacement.arrived(public),
+                shards=tuple(np.split(self.shards, np.cumsum(self.sizes)[:-1])),
+                victim=self.victim,
+                held_out=None,
+                classes=self.classes,
+                model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes), is_checked=True),
+                core=self.core,
+                user=self.user,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class SentShard:
+    """What one client holds."""
+
+    public: str  # the public federation, as JSON
+    client: int
+    shard: SentExamples  # its records
+    raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
+
+    def __call__(self) -> None:
+        """Let the federation in this process have it."""
+        federation = load_federation(Federation.from_json(self.public))
+        federation.receive(self.client, self.shard.arrived(federation.public), self.raw)
+
+
+def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
+    """Return what clients have in common.
+
+    Parameters
+    ----------
+    federation, knows_all, knows_differing
+        The federation, with its data; whether they know D, as insiders do; and whether they know what stands in the
+        place of the differing unit, as its owner does, and insiders do.
+    """
+    replacement = federation.replacement if knows_all or knows_differing else None
+    training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
+    return SentFederation(
+        public=federation.public.to_json(),
+        shards=np.concatenate(federation.shards),
+        sizes=np.array([len(shard) for shard in federation.shards]),
+        user=federation.user,
+        victim=federation.victim,
+        classes=federation.classes,
+        feature_shape=federation.model.feature_shape,
+        core=federation.core if federation.raw is not None else None,
+        training=SentExamples.of(training),
+        replacement=None if replacement is None else SentExamples.of(replacement),
+    )
+
+
+def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
+    """Return what a client holds.
+
+    Parameters
+    ----------
+    federation, client
+        The federation, with its data, and the number of the client.
+    """
+    raw, shard = (
+        None if federation.raw is None else federation.raw_features(client),
+        federation.training.take(federation.shards[client]),
+    )
+    return SentShard(federation.public.to_json(), client, SentExamples.of(shard), raw)

@@ -1,0 +1,119 @@
+"""A model's first outputs, before anything is trained: whatever is no row of logits is refused by what it is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError, require
+from fl_audit.learning.model_faults import explained, raised_at
+from fl_audit.learning.module_checks import copied, without_hints
+
+_SUMS_TO_ONE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeRecords:
+    """Records of the data that a model is tried on."""
+
+    features: Tensor  # float32, (n, *shape)
+    names: tuple[str, ...]  # how a message names each of them
+
+
+def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
+    """Run a module as its author wrote it, and refuse what is no row of logits for each record.
+
+    Return what its author should look at, each in a line.
+
+    Parameters
+    ----------
+    module, classes, records
+        The module, the number of classes, and what it is tried on.
+
+    Raises
+    ------
+    InputError
+        If it fails on a record, or returns anything but one differentiable number for each record and class. The line
+        names layer and record, or says what is returned, and how to fix it.
+    """
+    subject = copied(module).eval()
+    last = list[nn.Module]()
+    for layer in subject.modules():
+        if not any(True for _ in layer.children()):
+            layer.register_forward_hook(lambda layer, given, found: last.append(layer))
+    try:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints():
+            outputs, alone = subject(records.features), subject(records.features[:1])
+    except (Exception, SystemExit) as error:
+        values = dict(module.named_parameters())
+        fault = explained(error, module, values, records.features, records.names)
+        raise fault or InputError(f"the model fails on records of the data: it raised {raised_at(error)}") from error
+    _require_logits(subject, outputs, alone, len(records.features), classes)
+    return tuple(_cautions(outputs, last[-1] if last else None))
+
+
+def _require_logits(module: nn.Module, outputs: object, alone: object, count: int, classes: int) -> None:
+    kind = type(module).__name__
+    if not isinstance(outputs, Tensor):
+        part = _logits_within(outputs, count, classes)
+        article = "an" if type(outputs).__name__[0] in "AEIOUaeiou" else "a"
+        found = f"the model returns {article} {type(outputs).__name__}: return the logits alone"
+        raise InputError(
+            f"{found}, as a class does of these two lines: 'class Logits({kind}):' and "
+            f"'    def forward(self, x): return super().forward(x){part}'"
+        )
+    shape, wanted = tuple(outputs.shape), f"accepted is ({count}, {classes}), one row of logits for each record"
+    found = f"the model returns shape {shape} for {count} records"
+    if len(shape) > 2 and shape[0] == count:
+        axis = next((axis for axis in range(1, len(shape)) if shape[axis] == classes), 1)
+        others = tuple(other for other in range(1, len(shape)) if other != axis)
+        over = others[0] if len(others) == 1 else others
+        raise InputError(
+            f"{found}, which has further axes, as a map of pixels or steps has: {wanted}, such as the mean over the "
+            f"others, .mean({over})"
+        )
+    if isinstance(alone, Tensor) and alone.dim() < outputs.dim():
+        said = f"the model returns shape {tuple(alone.shape)} for a single record: accepted is (1, {classes})"
+        raise InputError(f"{said}, so name the axis that .squeeze() takes away, or leave it out")
+    require(len(shape) == 2 and shape[0] == count, f"{found}, or mixes examples: {wanted}")
+    number = str(outputs.dtype).removeprefix("torch.")
+    require(
+        outputs.dtype.is_floating_point,
+        f"the model returns {number}, as argmax does: accepted are logits, before a class is chosen",
+    )
+    require(
+        outputs.requires_grad,
+        "the model's outputs have no gradient, as after .detach() or within torch.no_grad(), so nothing would be "
+        "learned: accepted are outputs that follow its trained parameters, so leave that out",
+    )
+
+
+def _logits_within(outputs: object, count: int, classes: int) -> str:
+    """Return what takes the logits out of something that holds them, as it is written behind a call."""
+    fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
+    if isinstance(outputs, Mapping) or fields:
+        names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())
+        has_names = all(isinstance(name, str) and hasattr(outputs, name) for name in names)
+        values = [getattr(outputs, name) if has_names else outputs[name] for name in names]  # type: ignore[index]
+        written = [f".{name}" if has_names else f"[{name!r}]" for name in names]
+    elif isinstance(outputs, Sequence):
+        values, written = list(outputs), [f"[{place}]" for place in range(len(outputs))]
+    else:
+        return ".logits"
+    fitting = [value for value in values if isinstance(value, Tensor) and value.shape == (count, classes)]
+    chosen = fitting[0] if fitting else next((value for value in values if isinstance(value, Tensor)), None)
+    return next((text for text, value in zip(written, values, strict=True) if value is chosen), ".logits")
+
+
+def _cautions(outputs: Tensor, last: nn.Module | None) -> Iterator[str]:
+    found = outputs.detach()
+    if not bool(((found >= 0) & (found <= 1)).all()):
+        return
+    sums_to_one = bool(((found.sum(1) - 1).abs() < _SUMS_TO_ONE).all())
+    if sums_to_one or isinstance(last, (nn.Softmax, nn.Sigmoid)):
+        kind = "softmax" if sums_to_one else "sigmoid"
+        yield (
+            f"the model's outputs are probabilities, as after a {kind}, and the loss, cross-entropy, takes logits: it "
+            f"learns more without the {kind}"
+        )

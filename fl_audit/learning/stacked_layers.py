@@ -1,0 +1,182 @@
+"""Which layers of a module have a stacked form, and where each parameter is found in one flat vector."""
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
+from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
+from fl_audit.learning.sampling import Portion
+
+
+def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the path of every layer that has parameters of its own, with the layer."""
+    for name, layer in module.named_modules():
+        if any(True for _ in layer.parameters(recurse=False)):
+            yield name, layer
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Return whether a module is nothing but layers of torch in a row, so that no code of anybody else ever runs."""
+    return all(
+        type(layer).__module__.startswith("torch.nn.modules.")
+        and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))
+        and not (layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
+        for layer in module.modules()
+    )
+
+
+def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
+    """Return a module with every layer that owns parameters replaced by its stacked form; None if one has no such form.
+
+    Parameters
+    ----------
+    module, frame
+        The model's template, which is changed, and shared state of the stacked layers.
+    """
+    if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
+    for name, layer in list(parameter_owners(module)):
+        if isinstance(vars(layer).get("weight"), Tensor) or isinstance(vars(layer).get("bias"), Tensor):
+            return None  # the stacked forms know no layer of which a part is frozen
+        replacement = _stacked_layer(layer, frame, f"{name}." if name else "")
+        if replacement is None:
+            return None
+        module = _replaced(module, name, replacement)
+    for name, layer in list(module.named_modules()):
+        if is_pool_2x2(layer):
+            module = _replaced(module, name, MaxPool2x2())
+        elif not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
+            layer.inplace = False  # the output of the layer before is still needed
+    return module
+
+
+def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module:
+    if not name:
+        return replacement
+    parent, _, child = name.rpartition(".")
+    setattr(module.get_submodule(parent), child, replacement)
+    return module
+
+
+def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
+    """Return the stacked form of a layer, None if it has none."""
+    match module:
+        case nn.Linear():
+            return StackedLinear(frame, prefix)
+        case nn.Conv2d(groups=1, padding_mode="zeros") if not isinstance(module.padding, str):
+            return StackedConv2d(frame, prefix, module)
+        case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
+            return StackedAffine(frame, prefix, module)
+        case _:
+            return None
+
+
+_CACHED_SCALARS = 2**17  # whole stacks of large models would be moved to memory and back at every step
+
+
+def cached_rows(trials: int, parameters: int) -> Iterator[slice]:
+    """Yield the rows of stacked models in portions of at least one trial that stay in cache even in float64.
+
+    Parameters
+    ----------
+    trials, parameters
+        Number of models, from 1, and of the parameters of each.
+    """
+    rows = max(1, _CACHED_SCALARS // parameters)
+    for first in range(0, trials, rows):
+        yield slice(first, min(trials, first + rows))
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """Names and shapes of a model's parameters, in the order of `named_parameters`."""
+
+    names: tuple[str, ...]  # parameter names
+    shapes: tuple[tuple[int, ...], ...]  # shape of each parameter
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "ParameterLayout":
+        """Return the layout of a module."""
+        named = list(module.named_parameters())
+        return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
+
+    @property
+    def size(self) -> int:
+        """Number of scalars in one model."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def slices(self) -> dict[str, slice]:
+        """Return the columns of a flat vector that hold each parameter, by its name."""
+        ends = accumulate(map(math.prod, self.shapes), initial=0)
+        return {name: slice(start, end) for name, (start, end) in zip(self.names, pairwise(ends), strict=True)}
+
+    def views(self, models: Tensor) -> dict[str, Tensor]:
+        """Return each parameter of stacked models (trials, parameters) as a view of shape (trials, *shape)."""
+        placed = zip(self.slices().items(), self.shapes, strict=True)
+        return {name: models[:, columns].view(len(models), *shape) for (name, columns), shape in placed}
+
+    def of_one(self, model: Tensor) -> dict[str, Tensor]:
+        """Return each parameter of one model (parameters,) as a view of its own shape."""
+        return {name: value[0] for name, value in self.views(model.unsqueeze(0)).items()}
+
+    def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Return one model's parameters as one float32 vector."""
+        return torch.cat([parameters[name].detach().reshape(-1).float() for name in self.names])
+
+
+class StackedParts(threading.local):
+    """What a pass changes while it runs; every thread has its own copy, so that threads do not disturb each other."""
+
+    def __init__(self, template: nn.Module) -> None:
+        self.template = copy.deepcopy(template)
+        self.frame = Frame()
+        self.stacked = stack_layers(copy.deepcopy(template), self.frame)
+
+
+def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
+    """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
+
+    A gradient of zero has the weight 1.
+
+    Parameters
+    ----------
+    squared_norms, clipping_norm, counted
+        Squared norms of the gradients, C, and 1 where an example counts, else 0; None where all count.
+    """
+    if clipping_norm is None:
+        return torch.ones_like(squared_norms) if counted is None else counted
+    weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+    return weights if counted is None else weights * counted
+
+
+def backward_sums(
+    layout: ParameterLayout,
+    models: Tensor,
+    portion: Portion,
+    loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each trial.
+
+    Parameters
+    ----------
+    layout, models, portion
+        Where each parameter is found, the models (trials, parameters), and the examples, which all trials share.
+    loss
+        Of one model's parameters, some examples and their classes: the summed loss.
+    """
+    sums = torch.zeros_like(models)
+    for total, model in zip(sums, models, strict=True):
+        parameters = {name: value.detach().requires_grad_() for name, value in layout.of_one(model).items()}
+        for example, label in zip(portion.features, portion.labels, strict=True):
+            found = loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
+            gradients = torch.autograd.grad(found, list(parameters.values()))
+            gradient = layout.flatten(dict(zip(parameters, gradients, strict=True)))
+            total += clipping_weights(gradient.square().sum(), 1.0, None) * gradient
+    return sums

@@ -1,0 +1,434 @@
+"""One model in many trials: logits, losses and clipped per-example gradient sums of stacked models."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from fl_audit.learning.allocator import keep_freed_memory
+from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning.layers import Frame, Visit
+from fl_audit.learning.model_faults import explaining, names_of, refusal
+from fl_audit.learning.models import ModelSpec, import_factory, model_template
+from fl_audit.learning.module_checks import (
+    PROBE_EXAMPLES,
+    check_module,
+    check_outputs,
+    copied,
+    set_aside_frozen,
+    start_from_zeros,
+)
+from fl_audit.learning.output_checks import ProbeRecords, check_outputs_of
+from fl_audit.learning.sampling import BatchWorkload, Portion
+from fl_audit.learning.stacked_layers import (
+    ParameterLayout,
+    StackedParts,
+    backward_sums,
+    clipping_weights,
+    is_plain,
+    parameter_owners,
+)
+
+CACHE_BUDGET = 2**21
+"""Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
+PASS_BUDGET = 2**22
+"""Scalars of activations that a pass over a single trial may hold; further examples are left to the next pass."""
+GRADIENT_BUDGET = 2**25
+"""Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
+_PROBE_TRIALS = 2
+
+
+class StackedModel:
+    """A module that is run with the weights of any number of trials at once.
+
+    Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
+    (`fast` is then True). That this is right is not assumed: when the model is made, it is compared with
+    gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
+    the layers of a model that is a plain chain of dense layers.
+
+    Parameters
+    ----------
+    template
+        A module whose output for an example depends on that example alone. Frozen parameters stay as they are in all
+        trials; the others are the parameters of the model.
+    feature_shape
+        Shape of one example.
+    records
+        Records of the data, (n, *shape), on which a module is judged that random examples are no input for; None for
+        none.
+    is_checked
+        Whether another process has judged the module, which therefore need not run on random examples.
+
+    Raises
+    ------
+    InputError
+        If a layer mixes examples or draws random numbers, or the module cannot be run example by example.
+
+    Examples
+    --------
+    >>> model = StackedModel(nn.Linear(3, 2), (3,))
+    >>> model.clipped_sum(torch.zeros(5, 8), torch.ones(4, 3), torch.zeros(4, dtype=torch.long), 1.0).shape
+    torch.Size([5, 8])
+    """
+
+    def __init__(
+        self,
+        template: nn.Module,
+        feature_shape: tuple[int, ...],
+        records: Tensor | None = None,
+        is_checked: bool = False,
+    ) -> None:
+        check_module(template)
+        keep_freed_memory()
+        own = copied(template).eval()
+        set_aside_frozen(own)
+        start_from_zeros(own)
+        own.requires_grad_(False)
+        self.feature_shape = feature_shape
+        self.layout = ParameterLayout.of(own)
+        self._parts = StackedParts(own)
+        self.activations = self.layout.size
+        self.cautions: tuple[str, ...] = ()
+        self.fast = self._probe(records, is_checked)
+        self.chain = dense_chain(own, feature_shape, self.layout)
+
+    @classmethod
+    def of(cls, spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> "StackedModel":
+        """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
+
+        Parameters
+        ----------
+        spec, records, is_checked
+            Which model is meant; records of the data that a model of the user is tried on, None for random examples;
+            and whether another process has done so.
+        """
+        # A factory of the user may read files or print: called once a process, however often its model is wanted.
+        if ":" in spec.name:
+            return _of_factory(spec, import_factory(spec.name), records, is_checked)
+        return _built(spec)
+
+    @property
+    def template(self) -> nn.Module:
+        """This thread's copy of the module."""
+        return self._parts.template
+
+    @property
+    def scalars_per_example(self) -> int:
+        """Number of scalars that a pass over one example touches: a rough measure of its cost."""
+        return self.activations + self.layout.size
+
+    @property
+    def examples_per_pass(self) -> int:
+        """Largest number of examples that run together, so that the activations of one trial fit the budget."""
+        return max(1, PASS_BUDGET // self.activations)
+
+    def trials_per_pass(self, examples: int) -> int:
+        """Return how many trials are run together on a number of examples so that the work stays in cache."""
+        return max(1, CACHE_BUDGET // (examples * self.activations))
+
+    def clipped_sum(
+        self,
+        models: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        clipping_norm: float | None,
+        batch_trials: int | None = None,
+        taking_part: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
+
+        Parameters
+        ----------
+        models
+            Float32 tensor (trials, parameters), as is returned.
+        features, labels
+            Features of the examples, float32 (n, *shape), n may be 0, and their classes, int64 (n,); or each trial's
+            own, (trials, n, *shape), then of a type that may take less memory, see `BatchWorkload`, and (trials, n).
+        clipping_norm
+            C, positive; the norm runs over all parameters together. None sums the gradients as they are.
+        batch_trials
+            Trial count of the original batch, when only its first trials are computed again. The work is then done in
+            the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
+            be combined with `taking_part`, nor with examples of each trial's own.
+        taking_part
+            Bool tensor (trials, n): the examples over which each trial sums; None means all of them.
+        """
+        way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
+        work = BatchWorkload.of(features, labels, taking_part)
+        is_shared = taking_part is None and not work.is_own
+        assert batch_trials is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
+        total = torch.empty_like(models) if work.width else torch.zeros_like(models)
+        for rows, some in self.passes(len(models), work.width):
+            trials = rows.stop - rows.start
+            full = min(self.trials_per_pass(some.stop - some.start), (batch_trials or len(models)) - rows.start)
+            padded, part = models[rows], work.portion(rows, some)
+            if full > trials:
+                padded = torch.cat([padded, padded[-1:].expand(full - trials, -1)])
+            found = total[rows] if some.start == 0 and full == trials else torch.empty_like(padded)
+            way(padded, part, clipping_norm, found)
+            if some.start > 0:
+                total[rows] += found[:trials]
+            elif full > trials:
+                total[rows] = found[:trials]
+        return total
+
+    def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the gradient of the mean cross-entropy of the examples in every trial, without per-example norms.
+
+        Parameters
+        ----------
+        models, features, labels
+            As for `clipped_sum`; at least one example.
+        """
+        total, work = torch.zeros_like(models), BatchWorkload(features, labels)
+        for rows, some in self.passes(len(models), work.width):
+            found = self._summed_gradients(models[rows], work.portion(rows, some))
+            for name, columns in self.layout.slices().items():
+                total[rows, columns] += found[name].reshape(rows.stop - rows.start, -1)
+        return total.div_(work.width)
+
+    def logits(self, models: Tensor, features: Tensor) -> Tensor:
+        """Return the logits (trials, n, classes) of examples under every model.
+
+        Parameters
+        ----------
+        models, features
+            Float32 (trials, parameters), and features that all trials share, (n, *shape).
+        """
+        found: dict[int, list[Tensor]] = {}
+        for rows, some in self.passes(len(models), len(features)):
+            found.setdefault(some.start, []).append(self._logits_pass(models[rows], features[some]))
+        portions = [one[0] if len(one) == 1 else torch.cat(one) for one in found.values()]
+        del found  # logits of many trials take memory: no more than two copies are held
+        return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
+
+    def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy losses (trials, n) of examples under every model.
+
+        Parameters
+        ----------
+        models, features, labels
+            As for `logits`, and the classes of the examples, (n,).
+        """
+        logits = self.logits(models, features)
+        losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
+        return losses.reshape(len(models), len(labels))
+
+    def forget(self) -> None:
+        """Drop what an earlier computation in this thread kept of its features, whose values may have changed."""
+        self._parts.frame.forget()
+
+    def passes(self, trials: int, examples: int) -> Iterator[tuple[slice, slice]]:
+        """Yield the trials and the examples of each pass that fits the budgets; together they are all of every trial.
+
+        What an earlier computation in this thread kept of its features is forgotten.
+
+        Parameters
+        ----------
+        trials, examples
+            How many there are.
+        """
+        self.forget()
+        for start in range(0, examples, self.examples_per_pass):
+            some = slice(start, min(examples, start + self.examples_per_pass))
+            width = self.trials_per_pass(some.stop - some.start)
+            for first in range(0, trials, width):
+                yield slice(first, min(trials, first + width)), some
+
+    def _run_stacked(
+        self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
+    ) -> tuple[Tensor, Frame]:
+        """Return the output of the stacked layers, and the frame, which holds their visits if it was recording."""
+        stacked, frame = self._parts.stacked, self._parts.frame
+        assert stacked is not None
+        frame.parameters = parameters
+        frame.trials, frame.examples = len(next(iter(parameters.values()))), examples
+        frame.read(features)
+        frame.recording, frame.tape = recording, []
+        with self.explaining(parameters, features):
+            return stacked(features), frame
+
+    def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
+        with torch.no_grad():
+            if not self.fast:
+                # One trial at a time: recurrent layers have no rule for vmap without gradients.
+                one_by_one = map(self.layout.of_one, models)
+                with self.explaining(self.layout.views(models), features):
+                    return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
+            merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
+            return frame.split(merged)
+
+    def _summed_gradients(self, models: Tensor, portion: Portion) -> dict[str, Tensor]:
+        """Return each parameter's gradient (trials, *shape) of the summed loss of a pass."""
+        views = self.layout.views(models)
+        with self.explaining(views, portion.features):
+            if len(models) > 1 and not self.fast:
+                axis = 0 if portion.is_own else None
+                gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
+                return dict(gradients)
+            leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
+            features, labels = portion.merged(len(models))
+            with torch.enable_grad():
+                if len(models) > 1:
+                    merged, _ = self._run_stacked(leaves, features, portion.examples, recording=False)
+                    loss = F.cross_entropy(merged, labels, reduction="sum")
+                else:  # one model is run as it is: the stacked layers would only add to the work
+                    alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
+                    loss = self._summed_loss(alone, features, labels)
+            found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(leaves, found, strict=True))
+
+    def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
+        """Return the summed loss of one model."""
+        return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
+
+    def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
+        """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
+        taped = self.backward(models, portion)
+        with torch.no_grad():
+            measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
+            squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
+            weights = clipping_weights(squared_norms, clipping_norm, portion.counted)
+            columns = self.layout.slices()
+            for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
+                for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
+                    total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+
+    def backward(self, models: Tensor, portion: Portion) -> list[tuple[Visit, Tensor]]:
+        """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
+
+        For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
+
+        Parameters
+        ----------
+        models, portion
+            Float32 (trials, parameters), and the examples of the pass.
+        """
+        features, labels = portion.merged(len(models))
+        with torch.enable_grad():
+            merged, frame = self._run_stacked(self.layout.views(models), features, portion.examples, recording=True)
+            loss = F.cross_entropy(merged, labels, reduction="sum")
+        tape, frame.tape = frame.tape, []
+        return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
+
+    def _clipped_sum_generic(
+        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor
+    ) -> None:
+        """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
+        total.zero_()
+        together = max(1, GRADIENT_BUDGET // models.numel())
+        for first in range(0, portion.examples, together):
+            part = portion.take(slice(first, first + together))
+            gradients = self.example_gradients(models, part)
+            weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted)
+            total += torch.einsum("wn,wnp->wp", weights, gradients)
+
+    def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
+        """Return every example's gradient (trials, n, parameters), computed by `torch.func`.
+
+        Parameters
+        ----------
+        models, portion
+            As for `backward`.
+        """
+
+        def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
+            return self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
+
+        trials_axis = 0 if portion.is_own else None
+        per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
+        views = self.layout.views(models)
+        with self.explaining(views, portion.features):
+            gradients = per_trial(views, portion.features, portion.labels)
+        # A parameter that is a single number, such as a learned temperature, has no axes of its own.
+        shape = (len(models), portion.examples)
+        widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
+        return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
+
+    def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
+        """Say in one line, by an `InputError`, what the user's code raises in a block, and on which record.
+
+        Parameters
+        ----------
+        parameters, features
+            Each parameter of stacked models, (trials, *shape), and the records that they run on, (n, *shape), or each
+            trial's own, one trial after the other.
+        """
+        return explaining(self.template, parameters, features, self.feature_shape)
+
+    def _probe(self, records: Tensor | None, is_checked: bool) -> bool:
+        """Run the stacked layers on a small example and return whether they do what gradients of single examples do."""
+        source = _seeded()
+        flat = self.layout.flatten(dict(self.template.named_parameters()))
+        models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
+        features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
+        portion = Portion(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+        # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
+        if is_plain(self.template):
+            with suppress(Exception):
+                if self._agrees(models, portion, backward_sums(self.layout, models, portion, self._summed_loss)):
+                    return True
+        expected = torch.empty_like(models)
+        try:
+            self._clipped_sum_generic(models, portion, 1.0, expected)
+        except (Exception, SystemExit) as error:
+            if is_checked:
+                return False
+            if records is None:
+                raise refusal(error, self.feature_shape) from error
+        else:
+            return self._agrees(models, portion, expected)
+        # Numbers between 0 and 1 may be no input for it, such as for a table that is looked up from 1.
+        portion = Portion(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
+        try:
+            self._clipped_sum_generic(models, portion, 1.0, expected)
+        except (Exception, SystemExit) as error:
+            raise refusal(error, self.feature_shape) from error
+        return False
+
+    def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
+        """Return whether there are stacked layers that give these sums; if so, note what they hold of one example."""
+        if self._parts.stacked is None:
+            return False
+        try:
+            found = torch.empty_like(models)
+            self._clipped_sum_fast(models, portion, 1.0, found)
+        except Exception:  # the template's own code may do what stacked layers are not made for
+            return False
+        _, frame = self._run_stacked(self.layout.views(models), portion.features, portion.examples, recording=True)
+        visited, frame.tape = frame.tape, []
+        visits = [visit.layer.prefix for visit in visited]
+        once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
+        if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
+            return False
+        self.activations = sum(visit.outputs[0].numel() for visit in visited)
+        return True
+
+
+def _built(spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> StackedModel:
+    template, shape = model_template(spec), spec.feature_shape
+    if is_checked:
+        return StackedModel(template, shape, is_checked=True)
+    tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
+    cautions = check_outputs_of(template, spec.classes, tried)
+    real = None if records is None else records.features
+    model = StackedModel(template, shape, real)
+    check_outputs(template, shape, spec.classes, real)
+    model.cautions = cautions
+    return model
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@lru_cache(maxsize=4)
+def _of_factory(
+    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, is_checked: bool
+) -> StackedModel:
+    """Build the model of a factory, which tells apart factories of one name."""
+    return _built(spec, records, is_checked)

@@ -1,0 +1,157 @@
+"""Two hypotheses about a release, and what the release says for one of them.
+
+Numbers out of their range raise `InputError`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from scipy.special import ndtri_exp
+from torch import Tensor
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import require_number
+from fl_audit.learning.stacked_layers import cached_rows
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """What a sum is made of under D and under D', trial by trial.
+
+    The two sums differ in one contribution only, so their difference is formed from it and never from two large sums.
+    """
+
+    shared: Tensor  # the part that both sums hold, float32 (trials, parameters)
+    present: Tensor  # what the differing unit adds under D; float32 (trials, parameters)
+    absent: Tensor  # what stands in its place under D'; float32 (trials, parameters)
+    # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows who else takes part.
+    weight: float = 1.0
+    # What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
+    # float64 (trials,) each; None where there was nothing else to see.
+    sides: tuple[Tensor, Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        require_number("participation weight is", self.weight, "numbers above 0 and up to 1")
+
+    @property
+    def sensitivity(self) -> Floats:
+        """||f(D) - f(D')|| per trial, float64 (trials,)."""
+        return local_sensitivity(self.present, self.absent)
+
+    def against(self, release: Tensor) -> Iterator["Comparison"]:
+        """Yield the hypotheses beside a release (trials, parameters), in groups of trials that stay in cache."""
+        parts = (release, self.shared, self.present, self.absent)
+        for rows in cached_rows(*self.shared.shape):
+            yield Comparison(rows, *(part[rows].double() for part in parts))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Some trials of a release beside both hypotheses, in float64."""
+
+    rows: slice  # which trials
+    # `release`, `shared`, `present`, `absent`: as in `Hypotheses`, (rows, parameters).
+    release: Tensor
+    shared: Tensor
+    present: Tensor
+    absent: Tensor
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """r - (f(D) + f(D'))/2: the noise, and half the difference towards the truth."""
+        return self.release - (self.shared + (self.present + self.absent) / 2)
+
+    @cached_property
+    def difference(self) -> Tensor:
+        """f(D) - f(D')."""
+        return self.present - self.absent
+
+
+def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
+    """Return ||f(D) - f(D')|| per trial from the two contributions in which the sums differ.
+
+    Float64 (trials,). Victim and insider both call this on equal tensors, so they agree to the last bit.
+
+    Parameters
+    ----------
+    present, absent
+        Contributions under D and under D', float32 (trials, parameters).
+    """
+    portions = cached_rows(len(present), present.shape[1])
+    norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
+    found: Floats = torch.cat(norms).cpu().numpy()
+    return found
+
+
+@dataclass(frozen=True)
+class ReleaseEvidence:
+    """What releases say, trial by trial."""
+
+    log_odds: Tensor  # of D against D', float64 (rows,)
+    # The noise along the difference of the two contributions as normal scores, under D and under D', float64 (rows, 2):
+    # the one of the true hypothesis is N(0, 1), whatever came before. NaN where the two do not differ.
+    scores: Tensor
+
+
+def gaussian_llr(
+    comparison: Comparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
+) -> ReleaseEvidence:
+    """Weigh releases with noise N(0, sigma^2 I).
+
+    Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
+    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of x', l being the
+    log-odds of the contribution's being in against its being out.
+
+    Parameters
+    ----------
+    comparison, hypotheses
+        The releases beside both hypotheses, and these about all trials, with the weight and what was seen beside sums.
+    agreement, sigma, distance
+        <residual, difference>, which `comparison` gives and its user has worked out; noise standard deviation; and
+        length of the difference of each trial, float64 (rows,).
+    """
+    weight = hypotheses.weight
+    sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
+    along = agreement / (sigma * distance)
+    if weight == 1:
+        half = distance / (2 * sigma)
+        scores = torch.stack([along - half, along + half], dim=1)
+        plain = agreement / sigma.square()
+        return ReleaseEvidence(plain if sides is None else plain + sides[0] - sides[1], scores)
+    rest = comparison.release - comparison.shared
+    parts = (comparison.present, comparison.absent)
+    each = [((rest - part / 2) * part).sum(dim=1) / sigma.square() for part in parts]
+    if sides is not None:
+        each = [one + side for one, side in zip(each, sides, strict=True)]
+    means = [(part * comparison.difference).sum(dim=1) / (sigma * distance) for part in parts]
+    place = along + (means[0] + means[1]) / 2
+    scores = torch.stack([_normal_score(place, mean, weight) for mean in means], dim=1)
+    return ReleaseEvidence(mixed_llr(each[0], weight) - mixed_llr(each[1], weight), scores)
+
+
+def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
+    """Return log((1 - q) + q e^l): the log-odds of "in, if it takes part" against "out".
+
+    Parameters
+    ----------
+    log_odds, weight
+        l, of taking part against not taking part, and q, the probability of taking part, above 0 and below 1.
+    """
+    return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
+
+
+def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
+    """Return the normal score of a place under the mixture (1 - q) N(0, 1) + q N(mean, 1), from its smaller tail."""
+    lower, upper = (
+        torch.logaddexp(
+            math.log1p(-weight) + torch.special.log_ndtr(sign * place),
+            math.log(weight) + torch.special.log_ndtr(sign * (place - mean)),
+        )
+        for sign in (1, -1)
+    )
+    smaller = torch.minimum(lower, upper).cpu().numpy()
+    score = torch.from_numpy(ndtri_exp(smaller)).to(place.device)
+    return torch.where(lower <= upper, score, -score)

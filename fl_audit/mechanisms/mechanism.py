@@ -1,0 +1,302 @@
+"""The mechanism: what a federation releases in a round, as one value that three parties read.
+
+The server makes the release from it, the accountant guarantees what follows from it, and the insider weighs what it
+sees with it. Noise calibrated to one neighbouring relation and accounted under another cannot be written down. The
+value is composed of small closed sets: adjacency, contribution, clipping, participation, noise and optimizer.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never, get_args
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Floats
+from fl_audit.errors import require
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.mechanisms.combinations import _require_combination
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Contribution,
+    FixedCohort,
+    Participation,
+    PoissonSampling,
+    PrivateTraining,
+    RecordGradients,
+)
+from fl_audit.mechanisms.noise import (
+    SENSITIVITY_FLOOR,
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalDPSGD,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+    effective_noise_multiplier,
+)
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds, local_events
+from fl_audit.privacy.gaussian import combined_multiplier, require_positive
+from fl_audit.privacy.matrices import correlated_event
+
+NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed: set insider = false in [audit]"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The distribution of one release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
+
+    The sum runs over the units that take part. Whoever else takes part changes the sum by no more than without
+    sampling, so the sensitivity is the same and the guarantee gains (see `SampledGaussianRelease`). Raises `InputError`
+    if a part is of a foreign type, or the parts do not go together.
+    """
+
+    adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
+    clipping: Clipping  # how large one contribution may be
+    participation: Participation  # which units take part in a round
+    noise: Noise  # what is added to the sum
+    denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
+    optimizer: ServerOptimizer  # how the model follows from the release
+    contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
+
+    def __post_init__(self) -> None:
+        _require_known("contribution", self.contribution, Contribution)
+        _require_known("clipping", self.clipping, Clipping)
+        _require_known("participation", self.participation, Participation)
+        _require_known("noise", self.noise, Noise)
+        _require_known("optimizer", self.optimizer, ServerOptimizer)
+        unit = self.contribution.unit
+        accepted = " and ".join(one for one in Adjacency if one.unit is unit)
+        clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
+        require(self.adjacency.unit is unit or not self.adds_noise, f"{clipped}: accepted are {accepted}")
+        require_positive(denominator=self.denominator)
+        _require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether noise is added: without it nothing is claimed."""
+        return not isinstance(self.noise, NoNoise)
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data make the difference: who is claimed something, or, where nobody is, who may be asked about."""
+        return self.adjacency.unit
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a round is made of a secret sample of the units."""
+        return isinstance(self.participation, PoissonSampling)
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability with which a unit takes part in a round, as far as others know."""
+        return self.participation.rate
+
+    @property
+    def clipping_norm(self) -> float:
+        """C, largest L2 norm of one contribution in the first round; infinite without clipping."""
+        return self.clipping.norm
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the clipping norm changes from round to round."""
+        return isinstance(self.clipping, AdaptiveClipping)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """z as the noise itself defines it; 0 without noise."""
+        return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
+
+    @property
+    def scaling(self) -> NoiseScaling:
+        """What the noise is scaled to; no noise depends on no data, so it counts as global."""
+        return self.noise.scaling if isinstance(self.noise, CentralGaussian) else NoiseScaling.GLOBAL
+
+    @property
+    def clients_add_noise(self) -> bool:
+        """Whether the noise comes from the clients, and not from the server."""
+        return isinstance(self.noise, DistributedGaussian | LocalGaussian | LocalDPSGD)
+
+    @property
+    def has_exact_llr(self) -> bool:
+        """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
+
+        Of clients that noise their own steps it sees only where they got to, whose distribution nobody can write down:
+        there it has scores, and no beliefs.
+        """
+        return not isinstance(self.contribution, PrivateTraining)
+
+    @property
+    def rounds_needed(self) -> int:
+        """How many rounds, the newest one included, an adversary needs to weigh the newest one."""
+        return self.noise.rounds_needed if isinstance(self.noise, CorrelatedGaussian) else 1
+
+    @property
+    def global_sensitivity(self) -> float:
+        """Largest L2 change of a first round's sum between neighbours; infinite without clipping."""
+        return self.adjacency.sensitivity_of_sum(self.clipping_norm)
+
+    @property
+    def bit_sensitivity(self) -> float:
+        """Largest change of the sum of an adaptive norm's centred bits between neighbours: a bit is -1/2 or 1/2."""
+        return self.adjacency.sensitivity_of_sum(0.5)
+
+    @property
+    def bit_sigma(self) -> float:
+        """Noise standard deviation of the sum of an adaptive norm's bits; 0 where the norm is fixed."""
+        if not isinstance(self.clipping, AdaptiveClipping):
+            return 0.0
+        return self.clipping.bit_noise * self.noise_multiplier * self.bit_sensitivity
+
+    @property
+    def is_private_release(self) -> bool:
+        """Whether there is noise, and it is independent of the data, as a private release needs."""
+        return self.adds_noise and self.scaling is NoiseScaling.GLOBAL
+
+    def with_multiplier(self, multiplier: float) -> "Mechanism":
+        """Return the same mechanism with another noise multiplier z; a mechanism without noise stays as it is."""
+        if isinstance(self.noise, NoNoise):
+            return self
+        return replace(self, noise=replace(self.noise, multiplier=multiplier))
+
+    def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
+        """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
+
+        Noise that is added inside training has none, and NaN stands for it.
+
+        Parameters
+        ----------
+        local_sensitivity, norms
+            ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape, of which only that matters under global
+            scaling; clipping norms of the round, of a shape that fits, None where the norm is fixed.
+        threat_model
+            Where the adversary looks from.
+        """
+        match self.noise:
+            case NoNoise():
+                return np.zeros_like(local_sensitivity, dtype=np.float64)
+            case LocalDPSGD():
+                # Each client has its own, and its steps depend on those before: no one number says it of the sum.
+                return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
+            case CentralGaussian(scaling=NoiseScaling.LOCAL):
+                floor = SENSITIVITY_FLOOR * self.clipping_norm
+                return np.asarray(self.noise.multiplier * np.maximum(local_sensitivity, floor), dtype=np.float64)
+            case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
+                largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
+                changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
+                return effective_noise_multiplier(self.noise, threat_model) * changes
+            case _:
+                assert_never(self.noise)
+
+    def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
+        """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
+
+        Parameters
+        ----------
+        local_sensitivity, norms
+            Local sensitivity of every trial, shape (trials,) or (trials, rounds); clipping norms of the same shape
+            where they adapt.
+        """
+        return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
+
+    @property
+    def share_scale(self) -> float:
+        """Standard deviation of the noise that every client adds; 0 where the server does."""
+        match self.noise:
+            case DistributedGaussian(z, clients):
+                return z * self.global_sensitivity / math.sqrt(clients)
+            case LocalGaussian(z):
+                return z * self.global_sensitivity
+            case CentralGaussian() | CorrelatedGaussian() | LocalDPSGD() | NoNoise():
+                return 0.0
+            case _:
+                assert_never(self.noise)
+
+    def claimed_multiplier(self, threat_model: ThreatModel) -> float:
+        """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""
+        z = effective_noise_multiplier(self.noise, threat_model)
+        return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
+
+    def round_multiplier(self, threat_model: ThreatModel) -> float:
+        """Return the noise over the largest difference that one round may show an adversary; 0 without noise."""
+        z = effective_noise_multiplier(self.noise, threat_model)
+        if not isinstance(self.noise, CorrelatedGaussian):
+            return z
+        # Whitened, a round shows its own contribution and those of the rounds before it, each by an entry of C.
+        return self._correlated(self.noise, z, self.noise.rounds).noise_multiplier
+
+    def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
+        """Return what the accountant is told of k rounds, once for every kind of client: a guarantee is to hold for
+        all.
+
+        Only where clients train privately is there more than one kind: what is released then depends on one's shard.
+
+        Parameters
+        ----------
+        rounds, threat_model
+            k, from 1, and against whom the guarantee is to hold.
+        """
+        if not isinstance(self.contribution, PrivateTraining):
+            return (self.events(rounds, threat_model),)
+        z, schedule = self.claimed_multiplier(threat_model), self.contribution.schedule
+        each = (
+            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            for records in self.contribution.shards
+        )
+        return tuple(dict.fromkeys(each))
+
+    def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
+        """Return what the accountant is told of k rounds; nothing where nothing is claimed.
+
+        Where clients train privately there may be several answers: `events_of_each` has them.
+
+        Parameters
+        ----------
+        rounds, threat_model
+            k, at least 1, and against whom the guarantee is made: who knows a part of the noise, or sees who takes
+            part, is claimed less.
+        """
+        if isinstance(self.noise, NoNoise):
+            return ()
+        z = self.claimed_multiplier(threat_model)
+        if isinstance(self.noise, CorrelatedGaussian):
+            return (self._correlated(self.noise, z, rounds),)
+        if isinstance(self.contribution, PrivateTraining):
+            (only,) = self.events_of_each(rounds, threat_model)
+            return only
+        return gaussian_rounds(z, self._turns(rounds)[0], self.sampling_rate, threat_model.sees_participation)
+
+    def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> GaussianRelease:
+        often, apart = self._turns(rounds)
+        return correlated_event(multiplier, noise.matrix, rounds, noise.bands, apart, often)
+
+    def _turns(self, rounds: int) -> tuple[int, int]:
+        """Return in how many rounds of so many a unit can take part, and how far two of them lie apart at least."""
+        if isinstance(self.participation, FixedCohort):
+            return self.participation.participations(rounds), self.participation.separation
+        return rounds, 1
+
+
+def _require_known(name: str, part: object, kinds: Any) -> None:
+    """Refuse what the three readers of a distribution do not know; a subclass is foreign too, for it may behave
+    differently.
+    """
+    known = get_args(kinds) or (kinds,)
+    accepted = ", ".join(kind.__name__ for kind in known)
+    require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
+
+
+def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) -> None:
+    """Raise `InputError` if an insider has nothing to weigh: there is no noise, or it knows all of it.
+
+    Parameters
+    ----------
+    mechanism, threat_model
+        How a release is made, and what the insider knows of noise and participation.
+    """
+    require(mechanism.adds_noise, NO_LIKELIHOOD_RATIO)
+    effective_noise_multiplier(mechanism.noise, threat_model)

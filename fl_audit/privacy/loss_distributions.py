@@ -1,0 +1,336 @@
+"""The distribution of the privacy loss of one release, its masses on a grid, and sums of independent losses.
+
+For each kind of release the loss L = log P(o)/Q(o) increases with the outcome, so the P- and Q-masses of a grid cell
+are differences of distribution functions, which are then split between the ends of the cell (see `pld`).
+
+Losses are added up by the fast Fourier transform. What it may lose is added to the mass at infinity, so that no
+guarantee is too small. The bounds on the support of a sum follow from Chernoff's inequality at 40 exponents, as in
+dp-accounting, which these distributions are tested against: its import takes longer than most answers.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, assert_never
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import expit, ndtr
+
+from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.arrays import Floats
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    LaplaceRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    exact_gaussian_mu,
+)
+from fl_audit.privacy.renyi import _log_mixture
+
+_REACH = 9.5  # standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21
+_TRUNCATED = 1e-15  # mass that a sum may lose in each composition; it counts as mass at infinity
+
+_EXPONENTS = range(1, 21)  # in units of one over the length of the grid, up and down: powers of e stay within e^20
+
+
+@dataclass(frozen=True, eq=False)
+class LossGrid:
+    """A distribution of losses on multiples of an interval, with some mass at infinity."""
+
+    first: int  # number of the first grid point: its loss is so many intervals
+    probabilities: Floats  # mass at each grid point from there on
+    infinity: float  # mass at infinity
+
+    def plus(self, other: "LossGrid") -> "LossGrid":
+        """Return the distribution of the sum of two independent losses, its tails cut where they hold next to
+        nothing.
+        """
+        length = self.probabilities.size + other.probabilities.size - 1
+        size = next_fast_len(length, real=True)
+        product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
+        masses = np.asarray(irfft(product, size), dtype=np.float64)[:length]
+        # Losses that are cut from below are counted at the lowest one that is kept; those from above, at infinity.
+        start = _negligible(masses)
+        stop = max(start + 1, length - _negligible(masses[::-1]))
+        kept = masses[start:stop].copy()
+        kept[0] += float(masses[:start].sum())
+        infinity = self.infinity + other.infinity - self.infinity * other.infinity + float(masses[stop:].sum())
+        return LossGrid(self.first + other.first + start, kept, infinity)
+
+    def times(self, count: int) -> "LossGrid":
+        """Return the distribution of the sum of so many independent losses of this distribution, at least 1."""
+        low, high = self._support(count)
+        size = next_fast_len(max(high - low + 1, self.probabilities.size), real=True)
+        # The transform wraps round; what lies outside the support holds next to nothing, so each place has one loss.
+        wrapped = np.asarray(irfft(rfft(self.probabilities, size) ** count, size), dtype=np.float64)
+        infinity = _TRUNCATED - math.expm1(count * math.log1p(-self.infinity))
+        return LossGrid(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
+
+    def _support(self, count: int) -> tuple[int, int]:
+        """Return bounds on the sum, counted from the first grid point, that it passes with next to no probability."""
+        size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
+        low, high = 0, (size - 1) * count
+        growth = np.exp(np.arange(size) / size)
+        rising = falling = self.probabilities
+        for exponent in _EXPONENTS:
+            rising, falling = rising * growth, falling / growth
+            above, below = float(rising.sum()), float(falling.sum())
+            if above > 0 and below > 0:
+                high = min(high, math.ceil((count * math.log(above) + slack) * size / exponent))
+                low = max(low, math.floor(-(count * math.log(below) + slack) * size / exponent))
+        return low, high
+
+
+def _negligible(masses: Floats) -> int:
+    """Return how many of the first masses add up to next to nothing."""
+    counted = np.cumsum(masses) > _TRUNCATED / 2
+    return int(counted.argmax()) if counted.any() else masses.size - 1
+
+
+def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
+    """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, keeping both.
+
+    The upper end takes u = (p - q e^a) / (1 - e^-h), a the lower end; p - q e^a lies between 0 and p (1 - e^-h).
+    """
+    ends = (first + np.arange(upper.size)) * interval
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        share = -np.expm1(np.log(lower) - np.log(upper) + ends) / -math.expm1(-interval)
+    share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
+    points = np.zeros(upper.size + 1)
+    points[1:] += upper * share
+    points[:-1] += upper * (1 - share)
+    return points
+
+
+def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
+    """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are kept."""
+    index = min(math.floor(loss / interval) - first, points.size - 2)
+    above = loss - (first + index) * interval
+    share = min(1.0, max(0.0, math.expm1(-above) / math.expm1(-interval)))
+    points[index] += mass * (1 - share)
+    points[index + 1] += mass * share
+
+
+def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
+    """Return the numbers of the first and the last grid point of losses from the one end to the other."""
+    return math.floor(span[0] / interval), math.ceil(span[1] / interval)
+
+
+def _differences(edges: Floats, mean: float) -> Floats:
+    """Return the mass of N(mean, 1) between successive edges, from the nearer tail."""
+    shifted = edges - mean
+    rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
+    return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
+
+
+@dataclass(frozen=True)
+class _GaussianLoss:
+    """P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 is no sampling.
+
+    With `replaced`, Q = (1-q) N(0) + q N(-mu/2) and P = (1-q) N(0) + q N(mu/2).
+    """
+
+    mu: float
+    sampling_rate: float = 1.0
+    replaced: bool = False
+    is_pure: ClassVar[bool] = False
+
+    @property
+    def _means(self) -> tuple[float, float]:
+        """Means of the sampled parts of P and of Q (Q: its only part)."""
+        return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
+
+    def loss(self, x: Floats) -> Floats:
+        """Return log(P(x) / Q(x))."""
+        up, down = self._means
+        upper = self._log_ratio(up * x - up * up / 2)
+        return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
+
+    def _log_ratio(self, ell: Floats) -> Floats:
+        return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
+
+    def _outcome(self, loss: Floats) -> Floats:
+        """Return the x of a loss, -infinity where no x has so small a loss."""
+        q, mu = self.sampling_rate, self.mu
+        if q == 1:
+            return loss / mu + (0.0 if self.replaced else mu / 2)
+        if not self.replaced:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ell = np.where(loss < 1, np.log1p(np.expm1(loss) / q), loss + np.log1p(-(1 - q) * np.exp(-loss)))
+                ell = np.where(loss < 1, ell, ell - math.log(q))
+            ell = np.where(loss <= math.log1p(-q), -np.inf, ell)
+            return ell / mu + mu / 2
+        half = np.abs(loss) / 2
+        with np.errstate(divide="ignore"):
+            log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+        height = math.log1p(-q) - math.log(q) + mu * mu / 8 + log_sinh
+        log_w = np.logaddexp(height, 0.5 * np.logaddexp(0.0, 2 * height))
+        log_w = np.where(height < -1, np.arcsinh(np.exp(np.minimum(height, 0.0))), log_w)
+        return np.sign(loss) * (half + log_w) / (self.mu / 2)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        ends = self.loss(np.array([min(self._means) - _REACH, max(self._means) + _REACH]))
+        return float(ends[0]), float(ends[1])
+
+    @property
+    def symmetric(self) -> bool:
+        return self.replaced or self.sampling_rate == 1
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss under P, by a sum over the two parts of P."""
+        if self.sampling_rate == 1:
+            return self.mu
+        u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
+        weight = np.exp(-u * u / 2) / np.sum(np.exp(-u * u / 2))
+        parts = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
+        mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
+        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
+
+    def masses(self, interval: float, reverse: bool) -> LossGrid:
+        """Return the distribution on the grid; what lies below it is moved up to it, what lies above counts as
+        infinite.
+        """
+        first, last = _places(self.span, interval)
+        edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
+        bounded = math.isinf(float(edges[0]))
+        edges[0] = -np.inf
+        q, (up, down) = self.sampling_rate, self._means
+        unsampled = _differences(edges, 0.0)
+        upper = (1 - q) * unsampled + q * _differences(edges, up)
+        lower = (1 - q) * unsampled + q * _differences(edges, down) if self.replaced else unsampled
+        beyond_upper = (1 - q) * float(ndtr(-edges[-1])) + q * float(ndtr(up - edges[-1]))
+        if not reverse:
+            points = _split_cells(first, interval, upper, lower)
+            if not bounded:  # the lowest cell holds the whole lower tail: all of it moves to the cell's upper end
+                points[0], points[1] = 0.0, points[1] + points[0]
+            return LossGrid(first, points, beyond_upper)
+        upper, lower = lower[::-1].copy(), upper[::-1].copy()
+        points = _split_cells(-last, interval, upper, lower)
+        points[0] += float(ndtr(-edges[-1]))
+        return LossGrid(-last, points, 0.0 if bounded else float(ndtr(-_REACH)))
+
+
+@dataclass(frozen=True)
+class _SeenGaussianLoss(_GaussianLoss):
+    """With probability `share` the pair N(mu) against N(0), unit variance, otherwise two equal distributions; which, is
+    seen.
+
+    The loss is 0 with probability 1 - `share` (an atom on the grid) and normal otherwise. Both relations give this
+    distribution: mu is the sensitivity over sigma under the relation of the guarantee.
+    """
+
+    share: float = 1.0
+
+    @property
+    def deviation(self) -> float:
+        """From the variance q mu^2 + q (1 - q) (mu^2 / 2)^2."""
+        q, mu = self.share, self.mu
+        return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
+
+    def masses(self, interval: float, reverse: bool) -> LossGrid:
+        taken, q = super().masses(interval, reverse), self.share
+        points = q * taken.probabilities
+        points[-taken.first] += 1 - q
+        return LossGrid(taken.first, points, q * taken.infinity)
+
+
+@dataclass(frozen=True)
+class _AtomsAtBothEnds:
+    epsilon: float
+    symmetric: ClassVar[bool] = True
+    is_pure: ClassVar[bool] = True
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return -self.epsilon, self.epsilon
+
+
+@dataclass(frozen=True)
+class _LaplaceLoss(_AtomsAtBothEnds):
+    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss under P, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
+        e = self.epsilon
+        loss = np.linspace(-e, e, 2001)
+        weight = np.full(loss.size, e / 1000) * np.exp(-(e - loss) / 2) / 4
+        weight[[0, -1]] = [weight[0] / 2 + math.exp(-e) / 2, weight[-1] / 2 + 0.5]
+        weight /= weight.sum()
+        return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
+
+    def masses(self, interval: float, reverse: bool) -> LossGrid:
+        e, (first, last) = self.epsilon, _places(self.span, interval)
+        edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
+        upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
+        lower = np.exp(-(e + edges[:-1]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
+        points = _split_cells(first, interval, upper, lower)
+        _add_atom(points, first, interval, e, 0.5)
+        _add_atom(points, first, interval, -e, math.exp(-e) / 2)
+        return LossGrid(first, points, 0.0)
+
+
+@dataclass(frozen=True)
+class _ResponseLoss(_AtomsAtBothEnds):
+    """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss; of the uniform distribution on the range where one answer is nearly
+        certain.
+        """
+        truth = float(expit(self.epsilon))
+        return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
+
+    def masses(self, interval: float, reverse: bool) -> LossGrid:
+        first, last = _places(self.span, interval)
+        points = np.zeros(last - first + 1)
+        _add_atom(points, first, interval, self.epsilon, float(expit(self.epsilon)))
+        _add_atom(points, first, interval, -self.epsilon, float(expit(-self.epsilon)))
+        return LossGrid(first, points, 0.0)
+
+
+LossDistribution = _GaussianLoss | _SeenGaussianLoss | _LaplaceLoss | _ResponseLoss
+"""The distribution of one release's loss.
+
+`span`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P. `symmetric`: whether
+the loss of P against Q has the distribution of the loss of Q against P. `is_pure`: whether no loss is outside the span.
+`masses`: the distribution on a grid with so much between two points, of P against Q or, in reverse, of Q against P.
+"""
+
+
+def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
+    """Return the distinct distributions of a composition and how often each occurs; Gaussian noise is composed into
+    one.
+    """
+    exact, distributions = [], Counter[LossDistribution]()
+    for event in events:
+        mu = exact_gaussian_mu(event)
+        if mu is None:
+            distributions[_loss_distribution(event, adjacency)] += event.count
+        else:
+            exact.append(mu)
+    if exact:
+        distributions[_GaussianLoss(math.hypot(*exact))] = 1
+    return list(distributions.items())
+
+
+def _loss_distribution(event: ReleaseEvent, adjacency: Adjacency) -> LossDistribution:
+    match event:
+        case SampledGaussianRelease(noise_multiplier, sampling_rate, _, True):
+            return _SeenGaussianLoss(1 / noise_multiplier, share=sampling_rate)
+        case SampledGaussianRelease(noise_multiplier, sampling_rate, _, _):
+            return _GaussianLoss(1 / noise_multiplier, sampling_rate, adjacency.relation is Relation.REPLACE)
+        case LaplaceRelease():
+            return _LaplaceLoss(event.epsilon)
+        case RandomizedResponse(epsilon, _):
+            return _ResponseLoss(epsilon)
+        case GaussianRelease():
+            return _GaussianLoss(1 / event.noise_multiplier)
+        case _:
+            assert_never(event)

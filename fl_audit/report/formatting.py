@@ -1,0 +1,279 @@
+"""Numbers, names and units of protection as a reader meets them: rounded with care, never a bare `None`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.rounding import interval_text, is_unlimited, rounded
+from fl_audit.statistics.readings import Reading as Reading
+
+MISSING = "not determined"
+DASH = "\N{EN DASH}"
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+def number_text(value: object, digits: int = 4) -> str:
+    """Return a number with `digits` significant digits, text as it is, a truth value as yes or no.
+
+    Parameters
+    ----------
+    value, digits
+        What to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
+    """
+    match value:
+        case None:
+            return MISSING
+        case bool():
+            return "yes" if value else "no"
+        case Integral():
+            return f"{int(value):,}"
+        case Real():
+            number = float(value)
+        case _:
+            return str(value)
+    if math.isnan(number):
+        return MISSING
+    if math.isinf(number):
+        return "unbounded" if number > 0 else "minus unbounded"
+    if number != 0 and not 1e-4 <= abs(number) < 1e6:
+        mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}".removesuffix(".0")
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage that never rounds to 0 % or to 100 % unless it is 0 or 1."""
+    if share is None or not math.isfinite(share):
+        return number_text(share)
+    tail = 100 * min(abs(share), abs(1 - share))
+    decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
+    text = f"{100 * share:.{decimals}f}"
+    about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
+    return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def is_certainty(belief: float) -> bool:
+    """Whether a bound on a belief leaves less than a billionth of doubt, so that it limits nobody."""
+    return belief > 1 - 1e-9
+
+
+def one_in(chance: float) -> str:
+    """Return a chance, up to 1, the way people say it: one in a round number, or so many in a power of ten.
+
+    Examples
+    --------
+    >>> one_in(0.001), one_in(0.05), one_in(0.0003), one_in(1 / 3333)
+    ('1 in 1,000', '1 in 20', '3 in 10,000', 'about 3 in 10,000')
+    """
+    if chance <= 0:
+        return "zero"
+    inverse = round(1 / chance)
+    if math.isclose(1 / chance, inverse, rel_tol=1e-9) and float(f"{inverse:.1e}") == inverse:
+        return f"1 in {inverse:,}"
+    many, exponent = f"{chance:.1e}".split("e")
+    digits = many.rstrip("0").rstrip(".")
+    count, power = int(digits.replace(".", "")), len(digits.partition(".")[2]) - int(exponent)
+    about = "" if math.isclose(chance, count / 10**power, rel_tol=1e-9) else "about "
+    return f"{about}{count} in {10**power:,}"
+
+
+def duration(seconds: float) -> str:
+    """Return about how long a time is, the way people say it: in whole minutes, or in hours from two of them.
+
+    Examples
+    --------
+    >>> duration(20), duration(100), duration(40 * 60), duration(7200)
+    ('less than 1 minute', 'about 2 minutes', 'about 40 minutes', 'about 2 hours')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return "less than 1 minute"
+    return f"about {plural(minutes, 'minute') if minutes < 120 else plural(round(seconds / 3600), 'hour')}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return the count with its noun, in the singular for one.
+
+    Parameters
+    ----------
+    count, one, many
+        How many; the noun in the singular, and in the plural, where None adds an s to `one`.
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def uncapital(text: str) -> str:
+    """Return a text with its first letter small."""
+    return text[:1].lower() + text[1:]
+
+
+def times(ratio: float) -> str:
+    """Return a ratio near 1 with enough digits to tell it from 1.
+
+    Examples
+    --------
+    >>> times(1.00036), times(0.5), times(3.14159)
+    ('1.00036', '0.50', '3.1')
+    """
+    if ratio >= 2:
+        return f"{ratio:.2g}" if ratio < 1e4 else f"{ratio:.2e}"
+    gap = abs(ratio - 1)
+    decimals = 4 if gap == 0 else min(8, max(2, 1 - math.floor(math.log10(gap))))
+    text = f"{ratio:.{decimals}f}"
+    return text[:-1] if decimals > 2 and text.endswith("0") else text
+
+
+def reading_text(
+    reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
+) -> str:
+    """Return a reading in words, with the interval that decided where it is not the printed one.
+
+    Parameters
+    ----------
+    reading, wide
+        The reading; and `low`, `high` and `confidence` of the interval that decided, where None is no limit.
+    claim, is_share
+        The claim, and whether it is a share: the interval is rounded by them.
+
+    Examples
+    --------
+    >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
+    >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
+    'no contradiction (0.1 to 0.55 at 99.999 %)'
+    """
+    if wide is None:
+        return str(reading)
+    low, high = wide["low"], wide["high"]
+    if is_unlimited(high):
+        ends = f"at least {rounded(low, None, None, claim, is_share).value}"
+    else:
+        ends = interval_text(low, high, claim, is_share)
+    return f"{reading} ({ends} at {percent(wide['confidence'])})"
+
+
+def finding_text(entry: Mapping[str, Any]) -> str:
+    """Return an entry of `findings` in `summary.json` with its interval, what is claimed, and how the two stand.
+
+    Parameters
+    ----------
+    entry
+        As `fl_audit.report.finding.Row.to_json` writes it; readings in the words of earlier versions are left out.
+
+    Examples
+    --------
+    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.15, "high": 0.42, "confidence": 0.95, "claimed": 0.206}
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "no contradiction"})
+    '0.29 (0.15 to 0.42), claimed at most 0.206: no contradiction'
+    """
+    is_share, claimed = entry["is_share"], entry["claimed"]
+    low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
+    has_interval = low is not None or high is not None
+    shown = rounded(entry["value"], low, high, claimed, is_share)
+    told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
+    if claimed is not None and entry["reading"] in set(Reading):
+        said = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
+        told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
+    return f"{told}: {note}" if (note := entry.get("note")) else told
+
+
+@dataclass(frozen=True)
+class UnitWords:
+    """The nouns and phrases of one neighbouring relation, used wherever a report names the unit."""
+
+    one: str  # the unit in the singular
+    many: str  # the unit in the plural
+    differing: str  # the unit in which D and D' differ, as captions and tables call it
+    sum: str  # what a round adds up
+    measure: str  # in which units that sum is measured
+    others: str  # what the other units contribute
+    whether: str  # the secret of the federation, as a question that begins with `whether`
+    that: str  # the same as a statement that begins with `that`, of which somebody may be sure
+    that_short: str  # how it is repeated, after `sure that`
+    not_that: str  # how that statement is denied, after `sure that`
+    there: str  # how a training is told from the other it is compared with: `with the record`
+    not_there: str  # how the other is told from it: `without it`
+    secret_rounds: str  # what is not told to others where rounds are sampled
+
+
+def unit_words(adjacency: Adjacency) -> UnitWords:
+    """Return how a report speaks of the unit of a neighbouring relation."""
+    return _WORDS[adjacency]
+
+
+_RECORD = UnitWords(
+    one="record",
+    many="records",
+    differing="the differing record",
+    sum="sum of clipped gradients",
+    measure="gradient units",
+    others="the gradients of the other records",
+    whether="whether one particular record was used",
+    that="one particular record was used",
+    that_short="it was",
+    not_that="it was not",
+    there="with the record",
+    not_there="without it",
+    secret_rounds="whose records each step used",
+)
+_CLIENT = UnitWords(
+    one="client",
+    many="clients",
+    differing="the differing client",
+    sum="sum of clipped updates",
+    measure="units of the model's parameters",
+    others="the updates of the other clients",
+    whether="whether one particular client took part",
+    that="one particular client took part",
+    that_short="it did",
+    not_that="it did not",
+    there="with the client",
+    not_there="without it",
+    secret_rounds="which clients each round used",
+)
+_USER = UnitWords(
+    one="user",
+    many="users",
+    differing="the differing user",
+    sum="sum of clipped gradients of users",
+    measure="gradient units",
+    others="the gradients of the other users",
+    whether="whether the records of one particular user were used",
+    that="the records of one particular user were used",
+    that_short="they were",
+    not_that="they were not",
+    there="with the user",
+    not_there="without it",
+    secret_rounds="whose records each step used",
+)
+_WORDS = {
+    Adjacency.ADD_REMOVE_RECORD: _RECORD,
+    Adjacency.REPLACE_RECORD: replace(
+        _RECORD,
+        whether="whether one particular record, or another in its place, was used",
+        not_there="with the other in its place",
+    ),
+    Adjacency.ADD_REMOVE_USER: _USER,
+    Adjacency.REPLACE_USER: replace(
+        _USER,
+        whether="whether the records of one particular user, or of another in its place, were used",
+        not_that="those of another were",
+        not_there="with another in its place",
+    ),
+    Adjacency.ADD_REMOVE_CLIENT: _CLIENT,
+    Adjacency.REPLACE_CLIENT: replace(
+        _CLIENT,
+        whether="whether one particular client's records or those of a stand-in were used",
+        that="the records of one particular client were used",
+        that_short="they were",
+        not_that="those of a stand-in were",
+        not_there="with a stand-in",
+    ),
+}

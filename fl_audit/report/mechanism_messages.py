@@ -1,0 +1,332 @@
+"""The mechanism and the insider's threat model in words: who adds the noise, who takes part, what is clipped."""
+
+from typing import assert_never
+
+from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
+from fl_audit.federation.finished_run import RunFacts
+from fl_audit.federation.names import View
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.mechanisms import contribution
+from fl_audit.mechanisms import noise as noises
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.events import GaussianRelease
+from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.scores import truth_probability
+from fl_audit.report.formatting import number_text, percent, plural, unit_words
+
+AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
+SIMULATION_NOTICE = (
+    "All noise in this run comes from a seed, so that the run can be repeated. Whoever knows the seed can remove the "
+    "noise: this is a simulation and no secure release."
+)
+
+
+def not_private_label(facts: RunFacts) -> str:
+    """Return why the models are no private release, in a line, where they are none."""
+    if facts.has_guarantee:
+        return AUDIT_DEVICE
+    if facts.federation.local_randomizer is not None:
+        return "Private as far as the records are randomised: no clipping, no noise"
+    return "Not a private release: no clipping, no noise, no guarantee"
+
+
+def scaling_text(facts: RunFacts) -> str:
+    """Return what the noise is scaled to, in a few words."""
+    if not facts.federation.mechanism.has_exact_llr:
+        return "clipping norm, in every step of the clients' training"
+    return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
+
+
+def randomizer_text(local_randomizer: LocalRandomizer) -> str:
+    """Return what every owner did to its records, as what follows `every owner`."""
+    match local_randomizer:
+        case RandomisedBits(epsilon):
+            truth = percent(truth_probability(epsilon))
+            return f"told every feature of its records truly with probability {truth} and falsely otherwise"
+        case RandomisedEdges(epsilon):
+            truth = percent(truth_probability(epsilon))
+            return f"told of every pair of nodes of its graphs whether it is joined, truly with probability {truth}"
+        case LaplacePixelation():
+            block, scale = f"{local_randomizer.block}x{local_randomizer.block}", number_text(local_randomizer.scale)
+            return f"added Laplace noise of scale {scale} to the mean of every {block} block of its images' pixels"
+        case _:
+            assert_never(local_randomizer)
+
+
+def contribution_text(facts: RunFacts) -> str:
+    """Return what one unit adds to a round."""
+    clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
+    match facts.federation.mechanism.contribution:
+        case contribution.RecordGradients():
+            return f"each record its {clipped}gradient"
+        case contribution.UserGradients():
+            together = ", all of them together" if clipped else ""
+            return f"each user the {clipped}sum of the gradients of its records{together}"
+        case contribution.LocalTraining(schedule):
+            return f"each client its {clipped}update after {_schedule_text(schedule)}"
+        case contribution.PrivateTraining(schedule):
+            return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
+        case _:
+            assert_never(facts.federation.mechanism.contribution)
+
+
+def _schedule_text(schedule: LocalSchedule) -> str:
+    steps = schedule.steps
+    length = plural(schedule.epochs or 1, "local epoch") if steps is None else plural(steps, "local step")
+    return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
+
+
+def noise_source_text(facts: RunFacts) -> str:
+    """Return who adds which noise."""
+    match facts.federation.mechanism.noise:
+        case noises.NoNoise():
+            return "none"
+        case noises.LocalDPSGD():
+            return "in every step of the clients' training: each client adds it to its own clipped gradients"
+        case noises.CentralGaussian():
+            return "central: the server adds it to the sum"
+        case noises.DistributedGaussian(_, clients):
+            return f"distributed: each of {clients:,} clients adds 1/{clients:,} of the variance, the server none"
+        case noises.LocalGaussian(_, clients):
+            return (
+                f"local: each of {clients:,} clients adds all of it to what it sends, so the sum holds {clients:,} "
+                "times the variance"
+            )
+        case noises.CorrelatedGaussian() as added:
+            return f"correlated over rounds: the server adds it, {_matrix_text(facts, added)}"
+        case _:
+            assert_never(facts.federation.mechanism.noise)
+
+
+def _matrix_text(facts: RunFacts, noise: noises.CorrelatedGaussian) -> str:
+    match noise.matrix:
+        case StrategyKind.TREE:
+            matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
+        case StrategyKind.BANDED:
+            matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
+        case _:
+            assert_never(noise.matrix)
+    (event,) = facts.federation.mechanism.events(facts.federation.rounds, facts.federation.threat_model)
+    assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
+    times = number_text(event.sensitivity, 3)
+    return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
+
+
+def multiplied_text(mechanism: Mechanism) -> str:
+    """Return what the noise multiplier of a guarantee multiplies."""
+    if isinstance(mechanism.noise, noises.CorrelatedGaussian):
+        return "the largest difference of all rounds together"
+    if mechanism.is_adaptive:
+        return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
+    if mechanism.scaling is noises.NoiseScaling.LOCAL:
+        return "the difference that the pair makes in the round, the local sensitivity"
+    return f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
+
+
+def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
+    """Return a guarantee's noise multiplier over the clipping norm, None where its noise is not scaled to that norm.
+
+    Parameters
+    ----------
+    mechanism, noise_multiplier
+        The distribution, and the multiplier of the guarantee, over what `multiplied_text` says.
+    """
+    is_correlated = isinstance(mechanism.noise, noises.CorrelatedGaussian)
+    if is_correlated or mechanism.is_adaptive or mechanism.scaling is noises.NoiseScaling.LOCAL:
+        return None
+    return noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0)
+
+
+def multiplier_text(facts: RunFacts) -> str:
+    """Return what the accountant's noise multiplier is."""
+    mechanism = facts.federation.mechanism
+    if mechanism.is_adaptive:
+        both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+        return f"{both}, each over its sensitivity"
+    rest = ", of the noise that the insider does not know" if mechanism.clients_add_noise else ""
+    return f"noise standard deviation over {multiplied_text(mechanism)}{rest}"
+
+
+def mu_text(facts: RunFacts) -> str:
+    """Return how the claimed mu follows from the noise multiplier z."""
+    mechanism = facts.federation.mechanism
+    if isinstance(mechanism.participation, contribution.FixedCohort) and not isinstance(
+        mechanism.noise, noises.CorrelatedGaussian
+    ):
+        return "square root of the rounds in which a client takes part over z"
+    match mechanism.noise:
+        case noises.LocalDPSGD():
+            return "square root of the most steps that a client takes, over z"
+        case noises.CorrelatedGaussian():
+            return "1 over z"
+        case noises.CentralGaussian() | noises.DistributedGaussian() | noises.LocalGaussian() | noises.NoNoise():
+            return "square root of rounds over z"
+        case _:
+            assert_never(mechanism.noise)
+
+
+def exact_accountant(facts: RunFacts) -> str:
+    """Return who accounts for what holds exactly."""
+    return "pld" if facts.is_amplified else "gdp"
+
+
+def noise_text(facts: RunFacts) -> str:
+    """Return what a guarantee rests on: the noise, and between which neighbours it holds."""
+    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
+    if facts.guarantee is not None and facts.is_amplified:
+        seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
+        text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
+    only = (
+        ""
+        if facts.federation.mechanism.is_private_release
+        else "; noise follows the data, so for this pair of data sets only"
+    )
+    return f"{text}{only}"
+
+
+def _of_clients(facts: RunFacts) -> str:
+    """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
+    if not facts.federation.mechanism.has_exact_llr:
+        return " in every step of the clients' training"
+    if not facts.federation.mechanism.clients_add_noise:
+        return " on the sum"
+    if facts.federation.threat_model.adversary is Adversary.SERVER:
+        return " that clients add, each contribution seen by itself"
+    known = plural(facts.federation.threat_model.known_shares, "client")
+    return f" that clients add, less what {known} added"
+
+
+def known_noise_text(facts: RunFacts) -> str:
+    """Return what part of the noise the insider knows; empty where it can know none."""
+    mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
+    if not mechanism.clients_add_noise or isinstance(mechanism.noise, noises.LocalDPSGD):
+        return ""
+    if threat_model.adversary is Adversary.SERVER:
+        return "none: the server sees each contribution by itself, with that client's own noise on it"
+    others = f" and those of {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
+    shares = f"{threat_model.known_shares} of {plural(facts.federation.clients, 'share')}"
+    return f"its own share{others}, {shares}, which it subtracts"
+
+
+def participation_text(facts: RunFacts) -> str:
+    """Return who takes part in a round, and whether that protects anybody."""
+    words = unit_words(facts.relation)
+    match facts.federation.mechanism.participation:
+        case contribution.Everybody():
+            return f"every {words.one} in every round"
+        case contribution.PoissonSampling(rate):
+            rounds = f"in which rounds {words.differing} does"
+            seen = f"{rounds} is secret, and sampling adds protection"
+            if facts.federation.threat_model.sees_participation:
+                seen = f"the insider is told {rounds}: only being left out protects it"
+            return f"each {words.one} in each round on its own with probability {rate:g}; {seen}"
+        case contribution.FixedCohort() as cohorts:
+            often = cohorts.participations(facts.federation.rounds)
+            return (
+                f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: a client takes part in "
+                f"one round of {number_text(cohorts.clients / cohorts.size, 3)}, at most {plural(often, 'time')} in "
+                f"{plural(facts.federation.rounds, 'round')}; everybody knows when, so sampling adds no protection"
+            )
+        case _:
+            assert_never(facts.federation.mechanism.participation)
+
+
+def clipping_text(facts: RunFacts) -> str:
+    """Return how long one contribution may be."""
+    match facts.federation.mechanism.clipping:
+        case contribution.NoClipping():
+            return "none"
+        case contribution.FixedClipping(norm):
+            return f"fixed norm C = {number_text(norm)}"
+        case contribution.AdaptiveClipping() as adaptive:
+            return (
+                f"adaptive norm C, {number_text(adaptive.norm)} in the first round; it follows the length that "
+                f"{percent(adaptive.quantile)} of the updates keep within, by a count with noise of its own, and the "
+                "guarantee counts both releases"
+            )
+        case _:
+            assert_never(facts.federation.mechanism.clipping)
+
+
+def seen_text(view: View) -> str:
+    """Return what an insider sees of a round, and what everybody else is sent."""
+    match view:
+        case View.UPDATE:
+            return (
+                "the noised sum, as if the server published it (view = update); honest clients are sent the model alone"
+            )
+        case View.MODEL:
+            return "the model that every client is sent (view = model)"
+        case _:
+            assert_never(view)
+
+
+def threat_model_text(facts: RunFacts) -> str:
+    """Return where the insider sits, and what it sees beside what everybody sees."""
+    threat_model = facts.federation.threat_model
+    match threat_model.adversary:
+        case Adversary.SERVER:
+            return "at the honest-but-curious server, which sees every contribution by itself"
+        case Adversary.CLIENT:
+            many = facts.federation.insiders
+            where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
+            others = f", with {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
+            return f"at {where}{others}, and sees what is released to all"
+        case _:
+            assert_never(threat_model.adversary)
+
+
+def watcher_text(facts: RunFacts) -> str:
+    """Return against whom the guarantee is made, as what follows `nobody who`; see `may_watcher_text` for
+    `somebody`.
+    """
+    threat_model, mechanism, words = (
+        facts.federation.threat_model,
+        facts.federation.mechanism,
+        unit_words(facts.relation),
+    )
+    even = told = ""
+    if not mechanism.has_exact_llr or (mechanism.clients_add_noise and threat_model.adversary is Adversary.SERVER):
+        even = ", not even the server that collects what participants send,"
+    elif mechanism.clients_add_noise:  # who knows a part of the noise
+        others = f" who knows the noise of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
+        even = f", even as a participant{others},"
+    if facts.is_amplified and threat_model.sees_participation:
+        told = f"{'' if even else ','} even if told in which rounds that {words.one} takes part,"
+    return f"watches this training{_not_told_text(facts)}{even}{told}"
+
+
+def may_watcher_text(facts: RunFacts) -> str:
+    """Return against whom the guarantee is made, as what follows `somebody who`."""
+    return watcher_text(facts).replace(", not even the server", ", even the server")
+
+
+def onlooker_text(facts: RunFacts) -> str:
+    """Return against whom a person in the data is protected, as what follows `somebody who`."""
+    told = _not_told_text(facts)
+    return f"knows all the others{',' if told else ' and'} watches this training{told}"
+
+
+def _not_told_text(facts: RunFacts) -> str:
+    """Return what is kept from those who watch; empty where nothing is that the guarantee rests on."""
+    if not facts.is_amplified or facts.federation.threat_model.sees_participation:
+        return ""
+    return f" and is not told {unit_words(facts.relation).secret_rounds}"
+
+
+def insider_text(facts: RunFacts) -> str:
+    """Return who the strongest insider is, for a reader who knows nothing of it."""
+    threat_model = facts.federation.threat_model
+    if threat_model.adversary is Adversary.SERVER:
+        knows = "the server itself, which already knows everything except that one answer"
+        return f"{knows} and sees what each participant sends"
+    beside = ["sees all that is shared during training"]
+    if facts.federation.mechanism.clients_add_noise:
+        others = f" and that of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
+        beside.append(f"takes off its own noise{others}")
+    if facts.is_sampled and threat_model.sees_participation:
+        beside.append(f"is told in which rounds that {unit_words(facts.relation).one} takes part")
+    told = ", ".join(beside[:-1]) + " and " * (len(beside) > 1) + beside[-1]
+    joint = "," if len(beside) > 1 else " and"
+    return f"a participant who already knows everything except that one answer{joint} {told}"

@@ -1,0 +1,176 @@
+"""Searches for numbers: where a function falls to 0, and the largest or smallest number that keeps a guarantee."""
+
+import math
+import sys
+from bisect import bisect_left
+from collections.abc import Callable
+
+from fl_audit.errors import require
+
+_LARGEST = 1e12
+
+
+def largest_kept(kept: Callable[[float], bool], start: float) -> float:
+    """Return the largest number that is kept, to a relative 1e-10; whatever is smaller is kept as well.
+
+    Parameters
+    ----------
+    kept, start
+        Whether a number keeps the guarantee, and a positive number near the answer.
+    """
+    # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
+    low, high, factor = 1 / start, 1 / start, 1 + 1e-6
+    if kept(1 / low):
+        while kept(1 / (low := low / factor)):
+            high, factor = low, min(factor**4, 4.0)
+    else:
+        while not kept(1 / (high := high * factor)):
+            low, factor = high, min(factor**4, 4.0)
+            require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the guarantee")
+    while high > low * (1 + 1e-10):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if kept(1 / middle) else (middle, high)
+    return 1 / high
+
+
+def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
+    """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
+
+    It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may
+    wobble by rounding; the number returned has been evaluated and kept. `InputError` if none up to 1e12 is.
+
+    Parameters
+    ----------
+    gap
+        Decreasing; at most 0 where the guarantee is kept.
+    start, relative
+        A positive number near the answer, at least `lowest`, and the relative width to which it is bracketed.
+    lowest
+        Where the search ends. 0 is for functions that are positive somewhere: otherwise the search does not end.
+    """
+    low = high = start
+    at_low = at_high = gap(start)
+    factor = 1 + 64 * relative
+    while at_high > 0:
+        low, at_low = high, at_high
+        high *= factor
+        at_high, factor = gap(high), min(factor**3, 4.0)
+        require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the guarantee")
+    while at_low <= 0:
+        if low == lowest:
+            return lowest
+        high, at_high = low, at_low
+        low = max(low / factor, lowest)
+        at_low, factor = gap(low), min(factor**3, 4.0)
+    weight_low, weight_high = at_low, at_high
+    while high > low * (1 + relative):
+        share = weight_low / (weight_low - weight_high)
+        margin = relative / (4 * math.log(high / low))
+        share = min(max(share, margin), 1 - margin) if math.isfinite(share) and margin < 0.5 else 0.5
+        middle = low * (high / low) ** share
+        at_middle = gap(middle)
+        if at_middle <= 0:
+            weight_low = weight_low / 2 if at_high <= 0 else weight_low
+            high, at_high, weight_high = middle, at_middle, at_middle
+        else:
+            weight_high = weight_high / 2
+            low, at_low, weight_low = middle, at_middle, at_middle
+    return high
+
+
+def bracketed_root(function: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
+    """Return the root of a continuous function between two points, by the method of Chandrupatla 1997.
+
+    As sure as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most answers.
+
+    Parameters
+    ----------
+    function, low, high
+        With finite values of opposite signs at the two points.
+    xtol, rtol
+        The root is found to `xtol + rtol |root|`.
+    """
+    newest, other = low, high
+    at_newest, at_other = function(low), function(high)
+    share = 0.5
+    while True:
+        point = newest + share * (other - newest)
+        value = function(point)
+        if (value > 0) == (at_newest > 0):
+            before, at_before = newest, at_newest
+        else:
+            before, at_before, other, at_other = other, at_other, newest, at_newest
+        newest, at_newest = point, value
+        best, at_best = min((newest, at_newest), (other, at_other), key=lambda pair: abs(pair[1]))
+        near = (xtol + rtol * abs(best)) / abs(other - newest) if other != newest else 1.0
+        if at_best == 0 or near > 0.5:
+            return best
+        along, up = (newest - other) / (before - other), (at_newest - at_other) / (at_before - at_other)
+        share = 0.5
+        if up * up < along and (1 - up) ** 2 < 1 - along:
+            back, ahead = before - newest, other - newest
+            share = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
+            share += back / ahead * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
+        share = min(1 - near, max(near, share))
+
+
+def falling_root(
+    gap: Callable[[float], float],
+    high: float = 1.0,
+    most: float = math.inf,
+    xtol: float = 2e-12,
+    rtol: float = 4 * sys.float_info.epsilon,
+) -> float:
+    """Return where a falling function of a number from 0 reaches 0, by Brent's method; 0 where it begins there.
+
+    Parameters
+    ----------
+    gap, high
+        The function, and where it may be below 0; doubled until it is.
+    most
+        Where doubling ends: the function is below 0 there, or at the next doubling.
+    xtol, rtol
+        The root is found to `xtol + rtol root`.
+    """
+    if gap(0.0) <= 0:
+        return 0.0
+    # Its import takes longer than most commands, which do not come here.
+    from scipy.optimize import brentq
+
+    while high < most and gap(high) > 0:
+        high *= 2
+    return float(brentq(gap, 0.0, high, xtol=xtol, rtol=rtol))
+
+
+def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
+    """Return the smallest whole number from 1 at which something holds that holds ever after; None above `most`.
+
+    Parameters
+    ----------
+    holds, most
+        Whether it holds at a number; no number above `most` is tried.
+    """
+    high = 1
+    while not holds(high):
+        high *= 2
+        if high > most:
+            return None
+    low = high // 2 + 1
+    return low + bisect_left(range(low, high), True, key=holds)
+
+
+def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
+    """Return where something stops to hold from one number to another; the first one where it never holds.
+
+    Parameters
+    ----------
+    holds, low, high, bisections
+        Whether it holds at a number, on the way from `low` to `high` from some number on not; and how often the rest of
+        the way is halved.
+    """
+    if not holds(low):
+        return low
+    for _ in range(bisections):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

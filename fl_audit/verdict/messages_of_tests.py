@@ -1,0 +1,377 @@
+"""The tests of a guarantee in words: one table of what each asks, measured, would have found, and what to do about
+it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fl_audit.arrays import finite
+from fl_audit.report.formatting import UnitWords, capital, number_text, one_in, percent, times
+from fl_audit.verdict.family import OF_NOISE, Missing, TestName, TestResult, leading_first
+from fl_audit.verdict.verdict import Judgement
+
+_SCALE = "Compare the noise's real standard deviation with noise multiplier times sensitivity, and see whether "
+_NEIGHBOURS = f"{_SCALE}the sensitivity is that of two training sets that differ as the guarantee says."
+_REUSE = "See where the noise comes from: every round, trial and tensor needs draws of its own, from a fresh state."
+_NORMAL = "See how the noise is drawn: it must be normal, neither cut off nor replaced by another distribution."
+_PRECISE = "Draw and add the noise in float32 or more, and round nothing before it is added."
+_BLIND = "Look for what reads the data before it sets the scale of the noise: the noise may not depend on them."
+_CLIPPED = "See whether every contribution is clipped, and what the sum is divided by."
+
+
+@dataclass(frozen=True)
+class TestMessages:
+    """What is said of one test. Texts are templates over the numbers of a `TestResult` and the words for the unit."""
+
+    __test__ = False  # it is no test of pytest's
+
+    title: str  # what it looks at
+    breach: str  # what it has found where the guarantee is broken, for a reader who does not know the test
+    measured: str  # what was measured
+    claimed: str  # what the claim says of it
+    limit: str  # what would have been found in 9 of 10 runs
+    remedy: str  # where to look for the cause
+
+
+_LESS = "noise {limit:percent} below the guarantee"
+TEST_WORDS: dict[TestName, TestMessages] = {
+    TestName.NOISE_TOTAL: TestMessages(
+        "noise where it does not hide the {one}",
+        "There is less noise than was claimed",
+        "{measured:times} times the claimed noise over all parameters",
+        "the claimed noise or more", _LESS, _NEIGHBOURS,
+    ),
+    TestName.NOISE_ALONG_RECORD: TestMessages(
+        "noise where it hides the {one}",
+        "There is less noise than was claimed, just where it has to hide the {one}",
+        "{measured:times} times the claimed noise where it hides the {one}",
+        "the claimed noise or more", _LESS, _NEIGHBOURS,
+    ),
+    TestName.NOISE_TENSOR: TestMessages(
+        "noise on each parameter tensor",
+        "A part of the model gets less noise than was claimed",
+        "{measured:times} times the claimed noise on the tensor '{place}'",
+        "the claimed noise on each of {places:count} tensors",
+        f"{_LESS} on the tensor that shows it least, {{best_limit:percent}} on the one that shows it best",
+        f"{_SCALE}every tensor of the model gets it.",
+    ),
+    TestName.NOISE_PLACE: TestMessages(
+        "noise on single coordinates and classes of them",
+        "A few coordinates of the model get less noise than was claimed",
+        "{measured:times} times the claimed noise at {place}",
+        "the claimed noise at each of {places:count} places",
+        f"{_LESS} at any one of them, {{best_limit:percent}} at the best",
+        f"{_SCALE}every coordinate of the model gets it.",
+    ),
+    TestName.NOISE_ROUND: TestMessages(
+        "noise in single rounds",
+        "A round has less noise than was claimed",
+        "{measured:times} times the claimed noise in {place}",
+        "the claimed noise in every round of every trial",
+        f"{_LESS} in any round of any trial, {{best_limit:percent}} in a round of all trials",
+        f"{_SCALE}every round gets it.",
+    ),
+    TestName.SHAPE: TestMessages(
+        "shape of the noise",
+        "The noise is not normal, as was claimed",
+        "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
+        "the normal distribution",
+        "a distribution {limit:percent} off the normal one over all parameters", _NORMAL,
+    ),
+    TestName.TAILS: TestMessages(
+        "tails of the noise",
+        "The noise has other tails than the normal noise that was claimed",
+        "{measured:percent} of the noise beyond {deviations:number} standard deviations",
+        "{claimed:percent}",
+        "{limit:percent} more or less than that", _NORMAL,
+    ),
+    TestName.SUPPORT: TestMessages(
+        "largest noise",
+        "The noise never leaves a range that normal noise leaves, or leaves it too far",
+        "a largest noise of {measured:number} standard deviations among {values:count}",
+        "about {claimed:number}",
+        "noise that is cut off anywhere below {limit:number} standard deviations", _NORMAL,
+    ),
+    TestName.SHAPE_ALONG_RECORD: TestMessages(
+        "shape of the noise where it hides the {one}",
+        "The noise is not normal just where it has to hide the {one}",
+        "a distribution that is {measured:percent} off the normal one at its worst, {beyond:percent} beyond 3 standard "
+        "deviations and a largest of {largest:number}",
+        "the normal distribution",
+        "a distribution {limit:percent} off the normal one", _NORMAL,
+    ),
+    TestName.DRIFT_ALONG_RECORD: TestMessages(
+        "shift where it hides the {one}",
+        "The released sums are shifted just so that they give the {one} away",
+        "noise where it hides the {one} with a mean of {measured:signed} claimed standard deviations",
+        "a mean of 0",
+        "a mean of {limit:number} standard deviations in every round",
+        "See whether every contribution is clipped, and counted once, before noise is added.",
+    ),
+    TestName.DRIFT_ALONG_GRADIENTS: TestMessages(
+        "shift along {others}",
+        "The released sums are not made as was claimed: clipping or scaling differs",
+        "noise along {others} with a mean of {measured:signed} claimed standard deviations",
+        "a mean of 0",
+        "a mean of {limit:number} standard deviations in every round", _CLIPPED,
+    ),
+    TestName.REPEATED_NOISE: TestMessages(
+        "the same noise used twice",
+        "The same noise was used more than once",
+        "a largest cosine of {measured:number} among {pairs:count} pairs of noise vectors, between {place}",
+        "independent noise, which hardly ever passes {claimed:number}",
+        "noise that was used twice, also where it is altered up to a cosine of {limit:number}", _REUSE,
+    ),
+    TestName.EQUAL_VALUES: TestMessages(
+        "equal values of the noise",
+        "Noise was copied from one place of the run to another",
+        "{measured:count} pairs of noise values that agree to {close:number} standard deviations",
+        "about {claimed:count}",
+        "copies that make up {limit:percent} of the noise looked at", _REUSE,
+    ),
+    TestName.COPIED_PLACES: TestMessages(
+        "copies between coordinates",
+        "Coordinates of the model share noise that should be independent",
+        "a largest correlation of {measured:number}, between {place}",
+        "no correlation between {places:count} coordinates",
+        "two coordinates with a correlation of {limit:number}", _REUSE,
+    ),
+    TestName.JOINT_PLACES: TestMessages(
+        "dependence between coordinates",
+        "The coordinates of the noise depend on each other",
+        "a correlation of {measured:number} between coordinates, on average over {pairs:count} pairs",
+        "{claimed:number}, as independent noise has by chance",
+        "a correlation of {limit:number} between all coordinates", _REUSE,
+    ),
+    TestName.SHIFTED_COPIES: TestMessages(
+        "copies at a shift",
+        "Noise comes back later, or beside its place",
+        "a correlation of {measured:signed} with itself shifted by {place}",
+        "no correlation at any of {shifts:count} shifts",
+        "a correlation of {limit:number} at any shift", _REUSE,
+    ),
+    TestName.SHARED_OVER_TRIALS: TestMessages(
+        "noise that trials have in common",
+        "Repetitions of the training share noise that should be independent",
+        "sums over trials with {measured:times} times the variance of independent noise",
+        "the variance of independent noise",
+        "noise in common to all trials that makes up {limit:percent} of the variance", _REUSE,
+    ),
+    TestName.SHARED_OVER_ROUNDS: TestMessages(
+        "noise that rounds have in common",
+        "The rounds share noise that should be independent",
+        "sums over rounds with {measured:times} times the variance of independent noise",
+        "the variance of independent noise",
+        "noise in common to all rounds that makes up {limit:percent} of the variance", _REUSE,
+    ),
+    TestName.SERIAL_CORRELATION: TestMessages(
+        "dependence of consecutive rounds",
+        "The noise of one round tells something of the next",
+        "a correlation of {measured:signed} between the noise of rounds in a row",
+        "no correlation",
+        "a correlation of {limit:number} between rounds in a row", _REUSE,
+    ),
+    TestName.LOW_BITS: TestMessages(
+        "low bits of the noise",
+        "The noise has too few digits to hide what lies below them",
+        "low bits of the {place} with an agreement of {measured:percent}, where 100 % is all alike",
+        "an agreement of 0 %, as the low bits of continuous noise have but for chance",
+        "noise with 11 significant bits in {limit:percent} of the coordinates looked at", _PRECISE,
+    ),
+    TestName.GRID: TestMessages(
+        "grid of the noise",
+        "The noise lies on a grid, between whose points nothing is hidden",
+        "noise that lies to {measured:percent} on a grid of {step:number} standard deviations {place}",
+        "noise on no grid",
+        "noise of which {limit:percent} lies on any grid from {finest:number} standard deviations up", _PRECISE,
+    ),
+    TestName.SENSITIVITY: TestMessages(
+        "sensitivities within the claim",
+        "The {one} made a larger difference than the guarantee allows for",
+        "a largest sensitivity of {measured:number} times the claimed one, in {place}",
+        "at most the claimed one",
+        "any sensitivity above the claim that occurred",
+        "See whether every contribution is clipped to the norm that the noise is scaled to.",
+    ),
+    TestName.SECRET_TOTAL: TestMessages(
+        "noise {there} against noise {not_there}",
+        "The noise depends on the secret: its size alone tells the two data sets apart",
+        "{measured:times} times as much noise {there} as {not_there}",
+        "the same noise with either",
+        "noise {limit:percent} larger with one than with the other", _BLIND,
+    ),
+    TestName.SECRET_PLACE: TestMessages(
+        "noise {there} against noise {not_there}, part by part",
+        "The noise of a part of the model depends on the secret",
+        "{measured:times} times as much noise {there} as {not_there} on {place}",
+        "the same noise with either on each of {places:count} parts",
+        "noise {limit:percent} larger with one than with the other", _BLIND,
+    ),
+    TestName.SECRET_ALONG_RECORD: TestMessages(
+        "noise where it hides the {one}, {there} against {not_there}",
+        "The noise depends on the secret, just where it has to hide the {one}",
+        "{measured:times} times as much noise {there} as {not_there}, just where it has to hide the {one}",
+        "the same noise with either",
+        "noise {limit:percent} larger with one than with the other", _BLIND,
+    ),
+    TestName.DISTINGUISHER: TestMessages(
+        "rule learned to tell the two data sets apart",
+        "The noise depends on the secret: a rule learned on some trials tells others apart",
+        "a learned rule that ranks {measured:percent} of pairs of unseen trials rightly",
+        "{claimed:percent}, as guessing does",
+        "a rule that ranks {limit:percent} rightly", _BLIND,
+    ),
+    TestName.SCORES: TestMessages(
+        "epsilon that the insider's scores certify",
+        "The insider told the two data sets apart more often than the guarantee allows",
+        "scores that certify an epsilon of at least {measured:number} at delta {delta:number}",
+        "an epsilon of at most {claimed:number}",
+        "",
+        "Look for what is released beside the noised sum, and at the noise that is really added.",
+    ),
+    TestName.CANDIDATES: TestMessages(
+        "first guesses of the {one} among the candidates",
+        "The attacker named the right {one} more often than the guarantee allows",
+        "the right one of the candidates in {measured:percent} of {trials:count} trials",
+        "at most {claimed:percent}",
+        "a share of {limit:percent}",
+        "Look for what is released beside the noised sum, and at the noise that is really added.",
+    ),
+    TestName.CANARIES: TestMessages(
+        "epsilon that the canaries certify",
+        "The canaries stand out from the noise more than the guarantee allows",
+        "canaries that certify an epsilon of at least {measured:number} at delta {delta:number}",
+        "an epsilon of at most {claimed:number}",
+        "noise that leaves an epsilon of {limit:number}",
+        "Look at the noise that is really added in a round, and at what accountants carry from round to round.",
+    ),
+}  # fmt: skip
+"""The words of every test."""
+
+MISSING_WORDS = {
+    Missing.NOT_MEASURED: "The noise was not measured everywhere: the model or what clients see does not allow it.",
+    Missing.NO_DIFFERENCE: "D and D' differed by less than a billionth of the noise in every round.",
+    Missing.NO_OTHER_DIRECTION: "No direction but that in which D and D' differ is left.",
+    Missing.NO_DIRECTIONS: "The model has too few parameters to project the noise.",
+    Missing.NO_NOISE: "There is no noise at the places looked at.",
+    Missing.MORE_NOISE: "There is more noise than was claimed, which breaks no guarantee and hides its shape here.",
+    Missing.NO_SHARED_SUM: "The contributions that D and D' share are 0 in every round.",
+    Missing.ONE_TRIAL: "There is one trial: no other can share its noise.",
+    Missing.ONE_ROUND: "There is one round: none follows it.",
+    Missing.ONE_SIDE: "All trials hold the same data set.",
+    Missing.TOO_FEW: "There are too few trials, rounds or parameters to tell anything from chance.",
+    Missing.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
+    Missing.SCORES_ALONE: "What the insider sees has no distribution that it could weigh exactly: its scores "
+    "alone are judged.",
+    Missing.TARGETS_ALONE: "Of many targets the log-odds alone are kept, and in each trial the noise along one target.",
+    Missing.CANDIDATES_ALONE: "Which of many candidates was in is guessed here: how often that is right is judged.",
+}
+"""Why a test has nothing to say about a run."""
+_PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names are no words
+
+
+class _Number(float):
+    """A number that a template formats by the name of a way to write it."""
+
+    def __format__(self, way: str) -> str:
+        value = float(self)
+        match way:
+            case "percent":
+                return percent(value)
+            case "times":
+                return times(value)
+            case "signed":
+                return f"{value:+.3f}"
+            case "count":
+                return f"{value:,.0f}"
+            case _:
+                return number_text(value, 3)
+
+
+@dataclass(frozen=True)
+class ToldTest:
+    """One test of a run in words."""
+
+    test: TestResult  # what it found
+    unit: UnitWords  # how the report speaks of what is protected
+
+    @cached_property
+    def words(self) -> TestMessages:
+        """The words of the test with its numbers filled in; no limit where no size can be said, or none is found."""
+        test = self.test
+        numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
+        names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
+        names |= {
+            "place": _PLACES.get(test.place, test.place),
+            "at_place": f", on '{test.place}'" if test.place else "",
+        }
+        limit = {} if math.isfinite(test.limit) else {"limit": "" if math.isnan(test.limit) else "nothing"}
+        templates = vars(TEST_WORDS[test.name]) | limit
+        return TestMessages(**{part: template.format(**names) for part, template in templates.items()})
+
+    @property
+    def title(self) -> str:
+        """What it looks at."""
+        return title_of(self.test.name, self.unit)
+
+    @property
+    def sentence(self) -> str:
+        """What a broken test has found, with its number and the claimed one, as short as it can be said."""
+        if self.test.name not in OF_NOISE:
+            words = self.words
+            return f"{words.breach}: we measured {words.measured}; the guarantee was {words.claimed}."
+        where = {
+            TestName.NOISE_TOTAL: "",
+            TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
+            TestName.NOISE_TENSOR: f", on the tensor '{self.test.place}'",
+        }
+        share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
+        return f"The noise is {share} of what was claimed{where[self.test.name]}."
+
+    @property
+    def kind(self) -> str:
+        """What kind of breach it finds: several tests may find the same one, which is then said once."""
+        if self.test.name.is_about_secret:
+            return "secret"
+        return "noise" if self.test.name.startswith("noise") else self.words.remedy
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `summary.json` says of it."""
+        test, words = self.test, self.words
+        found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
+        said = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
+        return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
+
+
+def title_of(name: TestName, unit: UnitWords) -> str:
+    """Return the name of a test in words.
+
+    Parameters
+    ----------
+    name, unit
+        Name of the test, and how the report names what is protected.
+    """
+    return capital(TEST_WORDS[name].title.format(**vars(unit)))
+
+
+def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
+    """Return the tests that refute the guarantee, the one to lead with first; none where nothing was judged.
+
+    Parameters
+    ----------
+    found, unit
+        What the tests say together, and how the report names what is protected.
+    """
+    return [] if found is None else [ToldTest(test, unit) for test in leading_first(found.broken)]
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value, which is never 0: only too small to be written."""
+    return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
+
+
+def p_as_chance(p_value: float) -> str:
+    """Return how rarely a kept guarantee shows so much, the way people say it."""
+    return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))

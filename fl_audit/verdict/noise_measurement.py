@@ -1,0 +1,248 @@
+"""The noise measurement: what the insider sees of the noise itself, whatever the secret bit.
+
+The insider knows both sums that a release can be made of, so all of the release but its part along their difference is
+noise that it can measure. With e = r - (f(D) + f(D'))/2 and u the unit vector of f(D) - f(D'), the part
+w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) under either hypothesis. What is returned are sums and a
+few projections, never vectors.
+
+Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all that came before:
+
+* `total` / sigma^2 is chi-square with `total_freedom` degrees;
+* `squares` / sigma^2 of one tensor is chi-square with its `freedom` degrees. A tensor's part of w has one direction of
+  smaller variance, 1 - ||u_g||^2, along u_g; it is brought to variance 1, or left out where u lies almost wholly in the
+  tensor. Sums of different tensors are slightly dependent;
+* `projections` / sigma are independent N(0, 1), over directions, rounds and trials;
+* `gradient` / sigma is N(0, 1), independent over rounds and trials;
+* `low_bits` of the true side has mean 0 and variance `low_bits_count` / 2;
+* `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials, and `strides` of it chi-square
+  with as many degrees of freedom as the class has coordinates.
+
+The sampled coordinates are fixed and public, and no random ones. Noise that is copied from one place to another shows
+where both places are among them, so they hold runs of neighbours, multiples of a run's length (with a run they make
+every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the rows of the
+largest matrix.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.arrays import Integers
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.likelihood_ratio import Comparison
+from fl_audit.verdict.residuals import STRIDES, Residuals, stride_step
+
+SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
+RUN = 32  # length of the run of neighbours with which the sample begins
+_FEW = 16
+
+_LEAST_VARIANCE = 0.01
+"""Share of the variance that u must leave along u_g for that direction to be counted: below it rounding shows."""
+
+_LOW_BITS_COORDINATES = 16
+_SINGLE_BITS = 24
+_SIGNIFICANT = 2.0**11
+"""Half precision has 11 significant bits: with a mantissa in [1/2, 1), such numbers are whole multiples of 2^-11."""
+
+
+@dataclass(frozen=True)
+class NoiseMeasurer:
+    """What noise is measured against."""
+
+    layout: ParameterLayout  # where the parameter tensors stand
+    # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
+    # parameters.
+    directions: Tensor
+    # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
+    with_neither: bool = False
+
+    def measure(self, seen: Comparison, sigma: Tensor, distance: Tensor) -> Residuals:
+        """Return the residuals of one round in some trials.
+
+        Parameters
+        ----------
+        seen
+            The releases beside both hypotheses, float64 (trials, parameters).
+        sigma, distance
+            The noise standard deviation that the mechanism names, and ||f(D) - f(D')||, float64 (trials,); where this
+            is 0 there is no direction u.
+        """
+        residual, difference = seen.residual, seen.difference
+        inverse = torch.where(distance > 0, 1 / distance, 0.0)
+        columns = self.layout.slices().values()
+        # Each tensor's part of <e, e>, <e, u> and <u, u>, (trials, tensors).
+        power, towards, share = (
+            torch.stack([_dot(one[:, part], other[:, part]) for part in columns], dim=1)
+            for one, other in ((residual, residual), (residual, difference), (difference, difference))
+        )
+        towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
+        along = towards.sum(dim=1)
+        squares, freedom = self._by_tensor(power, towards, share, along)
+        size = residual.shape[1]
+        classes, bits = (slice(None, None, by) for by in (stride_step(size), max(1, size // _LOW_BITS_COORDINATES)))
+        places = sampled_places(self.layout)
+        numbers = torch.tensor([number for number, _ in places], device=residual.device)
+        by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
+        width = sigma.unsqueeze(1)
+        low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
+        found = {
+            # Without any noise, rounding leaves less than nothing.
+            "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
+            "total_freedom": size - (distance > 0).long(),
+            "squares": squares,
+            "freedom": freedom,
+            "projections": self._projections(residual, difference, along, inverse),
+            "gradient": _along_shared(seen.shared, residual, difference, along, inverse),
+            "grain": _grain(seen, numbers) / sigma,
+            "low_bits": low_bits,
+            "low_bits_count": counted,
+            "strides": torch.stack([_strided(noise / width) for noise in by_class], dim=1),
+            "sample": torch.stack([noise / width for noise in by_place], dim=1),
+        }
+        arrays = {name: value.cpu().numpy() for name, value in found.items()}
+        return Residuals(self.layout.names, places, self.layout.size, **arrays)
+
+    def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
+        """Return the release less the sum of each side at some coordinates."""
+        rest = seen.release[:, columns] - seen.shared[:, columns]
+        found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
+        return [*found, rest] if self.with_neither else found
+
+    def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the standardised sums of squares of each tensor, and their degrees of freedom, (trials, tensors).
+
+        Given are <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (trials, tensors), and <e, u>, (trials,).
+        """
+        sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
+        own = torch.where(share > 0, towards.square() / share, 0.0)
+        left = 1 - share
+        counts = (share > 0) & (left >= _LEAST_VARIANCE)
+        missed = (own.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / left
+        squares = (power - own).clamp(min=0.0) + torch.where(counts, missed, 0.0)
+        return squares, sizes - ((share > 0) & ~counts).long()
+
+    def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
+        """Return V'w whitened, (trials, J): its covariance is sigma^2 (I - bb'), b = V'u."""
+        raw = self._spread(residual).float() @ self.directions
+        towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
+        seen = raw.double() - along.unsqueeze(1) * towards
+        stretch = (1 - _dot(towards, towards)).clamp(min=1e-12).rsqrt()
+        # (I - bb')^(-1/2) = I + bb' t^2 / (1 + t), with t = (1 - b'b)^(-1/2)
+        factor = _dot(towards, seen) * stretch.square() / (1 + stretch)
+        return seen + factor.unsqueeze(1) * towards
+
+    def _spread(self, vectors: Tensor) -> Tensor:
+        """Return the coordinates on which the public directions live."""
+        size, few = vectors.shape[1], len(self.directions)
+        if few == size:
+            return vectors
+        return vectors[:, torch.arange(few, device=vectors.device) * (size - 1) // (few - 1)]
+
+
+def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
+    """Return w along the part of the shared sum that is orthogonal to u, (trials,)."""
+    towards = _dot(shared, difference) * inverse
+    size = _dot(shared, shared)
+    left = size - towards.square()
+    usable = left > 1e-6 * size
+    value = (_dot(shared, residual) - towards * along) / left.clamp(min=1e-300).sqrt()
+    return torch.where(usable, value, math.nan)
+
+
+def _grain(seen: Comparison, numbers: Tensor) -> Tensor:
+    """Return the largest step of float32 numbers as large as the release or the shared sum at some coordinates."""
+    largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
+    return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
+
+
+def _strided(noise: Tensor) -> Tensor:
+    """Return the sum of squares in every class of coordinates, by their number modulo STRIDES, (trials, STRIDES)."""
+    trials, size = noise.shape
+    padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
+    torch.mul(noise, noise, out=padded[:, :size])
+    return padded.view(trials, -1, STRIDES).sum(dim=1)
+
+
+def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sums of cos(2 pi phase) of the bits below half precision, and counts, both (trials, sides, kinds).
+
+    A coordinate counts where float32 rounding of sums and release leaves these bits alone, and where the noise is wide
+    enough for them to be uniform; the limits stand at powers of two, so that no step of the grid is cut.
+    """
+    sums, counts = [], []
+    for noise in noises:
+        largest = _exponent(torch.maximum(release.abs(), (release - noise).abs()))
+        fine = (_exponent(noise) >= _exponent(width) - 6) & (_exponent(noise) > largest - 10)
+        coarse = (_exponent(release) <= _exponent(width) + 8) & (release != 0)
+        found = [_phases(noise, fine), _phases(noise / width, fine), _phases(release, coarse)]
+        sums.append(torch.stack([total for total, _ in found], dim=1))
+        counts.append(torch.stack([count for _, count in found], dim=1))
+    return torch.stack(sums, dim=1), torch.stack(counts, dim=1)
+
+
+def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of cos(2 pi m 2^11) over the mantissas m of the counted values, and their number."""
+    steps = torch.frexp(values)[0] * _SIGNIFICANT
+    waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
+    return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)
+
+
+def _exponent(values: Tensor) -> Tensor:
+    return torch.frexp(values)[1]
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    """Return the inner product of each row, (trials,)."""
+    return torch.einsum("wp,wp->w", one, other)
+
+
+@lru_cache(maxsize=8)
+def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
+    """Return the number of every sampled coordinate, ascending, and the name of its tensor.
+
+    Examples
+    --------
+    >>> places = sampled_places(ParameterLayout(("weight", "bias"), ((10, 64), (10,))))
+    >>> len(places), places[0], places[-1]
+    (112, (0, 'weight'), (649, 'bias'))
+    """
+    parts, wanted = layout.slices(), np.concatenate(_wanted(layout))
+    inside = wanted[(wanted >= 0) & (wanted < layout.size)]
+    firsts = np.sort(np.unique(inside, return_index=True)[1])
+    chosen = np.sort(inside[firsts[: max(SAMPLE, len(parts))]])
+    owners = np.searchsorted([part.start for part in parts.values()], chosen, side="right") - 1
+    names = list(parts)
+    return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
+
+
+def _wanted(layout: ParameterLayout) -> list[Integers]:
+    """Return groups of coordinates, those that matter most first."""
+    size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
+    room = max(1, SAMPLE // 4 // len(parts))
+    ends = [_ends(part.start, part.stop, room) for part in parts]
+    largest = max(range(len(parts)), key=lambda at: parts[at].stop - parts[at].start)
+    shape = [shape for shape in layout.shapes if np.prod(shape) > 0][largest]
+    row = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    return [
+        np.array([part.start for part in parts]),
+        np.arange(RUN),
+        np.concatenate(ends),
+        size - 1 - np.arange(_FEW),
+        RUN * np.arange(1, 25),
+        parts[largest].start + row * np.arange(_FEW),
+        size // 2 + np.arange(_FEW // 2),
+        np.linspace(0, size - 1, SAMPLE).astype(np.int64),
+        np.arange(size)[: 2 * SAMPLE],
+    ]
+
+
+def _ends(start: int, stop: int, room: int) -> Integers:
+    """Return a whole small tensor, or the first and last coordinates of a larger one."""
+    if stop - start <= min(room, _FEW):
+        return np.arange(start, stop)
+    half = max(1, min(room, _FEW // 2) // 2)
+    return np.concatenate([np.arange(start, start + half), np.arange(stop - half, stop)])

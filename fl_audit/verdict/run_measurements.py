@@ -1,0 +1,219 @@
+"""What the insider measured in a run, held against what was claimed: the one input of every test of the verdict.
+
+More noise than was claimed violates nothing: it is brought down, for tests of shape and dependence. Noise that is above
+the claim in some trials, rounds, tensors or coordinates is a mixture of scales, which is not normal as a whole, and
+whose copies and correlations have another distribution. What is left of honest noise is closer to the claim than
+before, if anything.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, ndtri, stdtr
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.errors import require, require_number
+from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult, only_if
+from fl_audit.verdict.innovations import innovations
+from fl_audit.verdict.residuals import Residuals
+
+MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some trials are
+
+EVIDENT = 1e-6  # probability with which an honest run is taken for one with more noise than was claimed somewhere
+
+_FEWEST_SAMPLED = 40
+_FEWEST = 30
+_PASSES = 30
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseMeasurements:
+    """A run as the insider measured it, with the secret bits that the challenger reveals afterwards.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree or a number is out of its range.
+    """
+
+    members: Flags  # whether D was used, bool (trials,): the column of the differing unit in the run's membership
+    increments: Floats  # what each round added to the log-odds of D against D', float64 (trials, rounds), finite
+    sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (trials, rounds), finite, at least 0
+    sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
+    noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
+    # What was measured of the noise, (trials, rounds), opened: with the true side alone. None where nothing was.
+    residuals: Residuals | None = None
+    # The noise along the record's direction as normal scores under the true hypothesis, float64 (trials, rounds), NaN
+    # without information; None where it follows from the increments, which are Gaussian there.
+    scores: Floats | None = None
+    # The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial may be by the claim, positive and
+    # finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where noise
+    # is correlated over rounds, or a unit takes part in some of them only.
+    largest_mu: float | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.increments.shape
+        require(len(shape) == 2 and min(shape) > 0, f"increments have shape {shape}: accepted is (trials, rounds)")
+        seen = {"sensitivities": self.sensitivity.shape, "noise scales": self.sigma.shape}
+        if self.residuals is not None:
+            seen["residuals"] = self.residuals.total.shape
+            sides = self.residuals.layout.sides
+            require(sides == 1, f"the residuals have {sides} sides: accepted is 1, once the secrets are opened")
+        for name, found in seen.items():
+            require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
+        positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
+        require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
+        # What would make a test come to nothing is refused: only what stands for itself being unknown may be NaN.
+        numbers = {"increments": self.increments, "sensitivities": self.sensitivity}
+        unknown: dict[str, Floats] = {} if self.scores is None else {"scores": self.scores}
+        if (noise := self.residuals) is not None:
+            numbers |= {"sums of squares": noise.total, "sums of squares of tensors": noise.squares}
+            unknown |= {"projections": noise.projections, "noise along gradients": noise.gradient}
+            unknown |= {"sums of classes": noise.strides, "the sample": noise.sample, "low bits": noise.low_bits}
+        for name, values in numbers.items():
+            require(bool(np.isfinite(values).all()), f"{name} are not all finite: accepted are finite numbers")
+        for name, values in unknown.items():
+            require(not bool(np.isinf(values).any()), f"{name} hold infinity: accepted are finite numbers, or NaN")
+        for name, number in {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}.items():
+            if number is not None:
+                require_number(f"{name} is", number, "positive finite numbers")
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return int(self.increments.shape[0])
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of a trial."""
+        return int(self.increments.shape[1])
+
+    @cached_property
+    def innovations(self) -> Floats:
+        """The noise along the record's direction over the claimed noise, (trials, rounds); NaN without information."""
+        if self.scores is not None:
+            return self.scores
+        return innovations(self.increments, self.sensitivity / self.sigma, self.members)
+
+    @cached_property
+    def used_innovations(self) -> Floats:
+        """All innovations that there are, in one row."""
+        return self.innovations[~np.isnan(self.innovations)]
+
+    @property
+    def noise(self) -> Residuals:
+        """What was measured of the noise; raises `NotOffered` where nothing was."""
+        if self.residuals is None:
+            raise NotOffered(Missing.NOT_MEASURED)
+        return self.residuals
+
+    @cached_property
+    def sampled_trials(self) -> Flags:
+        """The trials whose sample is looked at, bool (trials,): evenly spaced ones where all are too many for memory.
+
+        Trials in which rounding hides the noise are left out.
+        """
+        if self.residuals is None or self.residuals.sample.shape[-1] == 0:
+            return np.zeros(self.trials, dtype=np.bool_)
+        values = self.residuals.sample[:, :, 0]
+        known = np.flatnonzero(~np.isnan(values).any(axis=(1, 2)))
+        step = max(1, -(-known.size // max(_FEWEST_SAMPLED, MOST_SAMPLED // values[0].size)))
+        return np.isin(np.arange(self.trials), known[::step])
+
+    @cached_property
+    def sample(self) -> Floats:
+        """The noise over the claimed noise at sampled coordinates; raises `NotOffered` where none is known.
+
+        Of shape (trials of `sampled_trials`, rounds, S). Under the claim these are independent N(0, 1).
+        """
+        only_if(bool(self.sampled_trials.any()), Missing.NOT_MEASURED)
+        return self.noise.sample[self.sampled_trials, :, 0]
+
+    @property
+    def owners(self) -> list[str]:
+        """The tensor of every sampled coordinate."""
+        return [tensor for _, tensor in self.noise.places]
+
+    @cached_property
+    def even_sample(self) -> Floats:
+        """The sample with noise above the claim brought down to it, for tests of shape and dependence.
+
+        Where the scales of tensors, of trial-rounds, of the rounds of tensors, or of coordinates differ by more than
+        chance explains, each is divided by its own, unless it is below the claim beyond doubt. Then every tensor is
+        that is above. Of honest noise little is changed.
+        """
+        return _without_excess(self.sample, self.owners)
+
+
+def _without_excess(sample: Floats, owners: list[str]) -> Floats:
+    """Return noise over the claimed noise, (trials, rounds, places), as `even_sample` says; owners are the tensors."""
+    names, which = np.unique(owners, return_inverse=True)
+    groups = np.eye(names.size)[which]
+    sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
+    squares = np.square(sample)
+    # Of each family: the mean squares, how many values are in each, and the family's element of every place.
+    families: tuple[tuple[Callable[[Floats], Floats], Floats, NDArray[np.intp] | None], ...] = (
+        (lambda values: (values.mean(axis=(0, 1)) @ groups / sizes)[None, None], trials * rounds * sizes, which),
+        (lambda values: values.mean(axis=2, keepdims=True), np.array([float(places)]), None),
+        (lambda values: (values.mean(axis=0) @ groups / sizes)[None], trials * sizes, which),
+        (lambda values: values.mean(axis=(0, 1), keepdims=True), np.array([float(trials * rounds)]), None),
+    )
+    scales: list[Floats] = [np.ones((1, 1, 1))] * len(families)
+    for _ in range(_PASSES):
+        before = list(scales)
+        for at, (mean_of, freedom, element) in enumerate(families):
+            rest = math.prod((one for number, one in enumerate(scales) if number != at), start=np.ones((1, 1, 1)))
+            found = _scale(mean_of(squares if np.all(rest == 1) else squares / rest), freedom)
+            scales[at] = found if element is None or found.size == 1 else found[..., element]
+        passes = zip(before, scales, strict=True)
+        if all(one.shape == other.shape and np.allclose(one, other, 1e-3) for one, other in passes):
+            break
+    cells, others = scales.pop(1), math.prod(scales, start=np.ones((1, 1, 1)))
+    even = sample / np.sqrt(others)
+    if cells.size > 1:
+        even = np.where(cells == 1, even, _studentized(even))
+    level = np.sqrt((np.square(even).mean(axis=(0, 1)) @ groups / sizes)[which])
+    return np.asarray(even / np.maximum(1.0, level))
+
+
+def _scale(means: Floats, freedom: Floats) -> Floats:
+    """Return by what to divide squares of these means: 1 where the means are alike, or one is evidently too small.
+
+    The cube roots of means of squares are nearly normal (Wilson and Hilferty 1931).
+    """
+    counts = np.broadcast_to(freedom, means.shape)
+    if counts.min() < _FEWEST or means.size < 2:
+        return np.ones((1, 1, 1))
+    roots, weights = np.cbrt(means) + 2 / (9 * counts), 9 * counts / 2
+    spread = float(np.sum(weights * (roots - np.average(roots, weights=weights)) ** 2))
+    if chdtrc(means.size - 1, spread) > EVIDENT:
+        return np.ones((1, 1, 1))
+    return np.where(chdtr(counts, counts * means) < EVIDENT, 1.0, means)
+
+
+def _studentized(values: Floats) -> Floats:
+    """Return normal scores of values over the root mean square of the others in their trial and round."""
+    places = values.shape[2]
+    others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
+    t = values / np.sqrt(np.maximum(others, 1e-300))
+    return np.asarray(np.sign(t) * -ndtri(stdtr(places - 1, -np.abs(t))))
+
+
+Test = Callable[[NoiseMeasurements], TestResult]
+
+TESTS: dict[TestName, Test] = {}
+"""The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
+
+
+def of_family(name: TestName) -> Callable[[Test], Test]:
+    """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
+
+    def declared(test: Test) -> Test:
+        TESTS[name] = test
+        return test
+
+    return declared

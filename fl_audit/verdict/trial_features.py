@@ -1,0 +1,243 @@
+"""What a learned distinguisher may look at: numbers of every trial whose distribution, if the claim holds, is the same
+in all.
+
+Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the model's course, so no function of
+it alone may depend on them. Sensitivities, releases and the number of silent rounds may differ between D and D' in an
+honest run, and stand in no feature. Noise along the record and along the gradients lies in directions that follow the
+model's course, so it has features of its own: beside the sampled coordinates their joint distribution would follow it
+too.
+"""
+
+import hashlib
+import math
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.residuals import LOW_BITS_KINDS, stride_names, stride_sizes
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+
+Features = dict[str, Floats]  # numbers of every trial, (trials,), by what they are
+
+_TENSOR_GROUPS = 6
+_ROUND_GROUPS = 8
+_TRIALS_AT_ONCE = 32
+_MOST_ROWS = 64
+_CLOSE = 1e-5
+_LARGEST_CLOSE = 1e-2
+_ROUNDING_STEPS = 32
+_FEWEST_LOW_BITS = 50
+_MOMENTS = ("drift", "scale", "skewness", "tails")
+_GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0**-k for k in (13, 10, 7, 4))}
+
+
+def seed_of(members: Flags) -> int:
+    """Return the seed of draws that stand for what is unknown: it follows from the secret bits, (trials,), alone.
+
+    Were the same draws used in every run, those that fall to trials of D would differ from the others in the same way
+    in every run. The noise has no part in it: a seed that follows from what is judged can favour a judgement.
+    """
+    return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
+
+
+def sample_features(measured: NoiseMeasurements) -> Features:
+    """Return the features of the sampled coordinates of `sampled_trials`; many tensors or rounds are grouped."""
+    groups, known = _tensor_groups(measured.owners), measured.sampled_trials
+    neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
+    grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
+    steps = _grid_steps(sigma, grain)
+    parts = []
+    for start in range(0, len(measured.sample), _TRIALS_AT_ONCE):
+        rows = slice(start, start + _TRIALS_AT_ONCE)
+        values = np.ascontiguousarray(measured.sample[rows])
+        found = _moment_features(values, groups) | _tail_features(values)
+        found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
+        for name, (as_such, step) in steps.items():  # the sums of cosines over their deviations
+            numbers = values * (sigma[rows][:, :, None] if as_such else 1.0)
+            found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
+        parts.append(found)
+    features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return features | _class_features(measured, known) | _low_bits_features(measured, known)
+
+
+def direction_features(measured: NoiseMeasurements) -> Features:
+    """Return the features of the noise along the record and along the gradients; empty where neither is known.
+
+    Unknown rounds, whose number may tell D from D', are filled with draws of the distribution of the others.
+    """
+    seed = seed_of(measured.members)
+    directions = {"along the record": measured.innovations}
+    if measured.residuals is not None:
+        directions["along the gradients"] = measured.residuals.gradient / measured.sigma
+    features: Features = {}
+    for number, (name, values) in enumerate(directions.items()):
+        if (unknown := np.isnan(values)).all():
+            continue
+        drawn = generator(seed, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
+        # Noise above the guarantee is no breach, so what stands for unknown noise is as large as the rest of it.
+        scale = max(1.0, math.sqrt(float(np.mean(np.square(values[~unknown])))))
+        scale = scale if scale > 1 + 4 / math.sqrt(np.count_nonzero(~unknown)) else 1.0
+        whole = np.where(unknown, scale * drawn, values)[:, :, None]
+        found = _moment_features(whole, {"": np.array([True])}) | _tail_features(whole) | _lag_features(whole)
+        features |= {f"{feature} {name}": column for feature, column in found.items()}
+    return features
+
+
+def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
+    """Return which sampled coordinates belong to each of at most `_TENSOR_GROUPS` groups of neighbouring tensors."""
+    tensors = list(dict.fromkeys(owners))
+    split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
+    groups = [[tensors[at] for at in part] for part in split]
+    names = [f"tensor '{g[0]}'" if len(g) == 1 else f"tensors '{g[0]}' to '{g[-1]}'" for g in groups]
+    return {name: np.isin(owners, group) for name, group in zip(names, groups, strict=True)}
+
+
+def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
+    """Return the sums of the first four Hermite polynomials in groups of tensors and of rounds, over their deviations.
+
+    Hermite polynomials of a normal number are uncorrelated, so that each says what the others do not.
+    """
+    squares = np.square(values)
+    polynomials = (
+        values,
+        (squares - 1) / math.sqrt(2),
+        (squares - 3) * values / math.sqrt(6),
+        (squares * squares - 6 * squares + 3) / math.sqrt(24),
+    )
+    belongs = np.stack(list(groups.values()), axis=1).astype(np.float64)
+    sizes, rounds = belongs.sum(axis=0), values.shape[1]
+    features: Features = {}
+    for moment, polynomial in zip(_MOMENTS, polynomials, strict=True):
+        table = polynomial @ belongs
+        of_rounds = table.sum(axis=2)
+        features[f"{moment}"] = of_rounds.sum(axis=1) / math.sqrt(rounds * sizes.sum())
+        if len(sizes) > 1:
+            of_tensors = table.sum(axis=1) / np.sqrt(rounds * sizes)
+            features |= {f"{moment} of {name}": of_tensors[:, at] for at, name in enumerate(groups)}
+        for name, part in _round_groups(rounds).items():
+            count = len(range(rounds)[part])
+            features[f"{moment} in {name}"] = of_rounds[:, part].sum(axis=1) / math.sqrt(count * sizes.sum())
+            if len(sizes) > 1 and moment == "drift" and part.step == 2:
+                means = table[:, part].sum(axis=1) / np.sqrt(count * sizes)
+                features |= {f"drift of {tensor} in {name}": means[:, at] for at, tensor in enumerate(groups)}
+    return features
+
+
+def _round_groups(rounds: int) -> dict[str, slice]:
+    """Return odd and even rounds, and at most `_ROUND_GROUPS` groups of neighbouring rounds; none of a single round."""
+    if rounds == 1:
+        return {}
+    edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
+    parts = {f"rounds {a + 1} to {b}": slice(a, b, 1) for a, b in pairwise(edges)}
+    return {"odd rounds": slice(0, rounds, 2), "even rounds": slice(1, rounds, 2)} | parts
+
+
+def _tail_features(values: Floats) -> Features:
+    """Return how much lies beyond 2 and 3 deviations, and the largest and the smallest number as exponential scores."""
+    sizes = np.abs(values).reshape(len(values), -1)
+    count = sizes.shape[1]
+    features = {}
+    for beyond in (2.0, 3.0):
+        share = float(2 * ndtr(-beyond))
+        spread = math.sqrt(count * share * (1 - share))
+        features[f"share beyond {beyond:g}"] = (np.count_nonzero(sizes > beyond, axis=1) - count * share) / spread
+    features["largest value"] = -(math.log(2 * count) + log_ndtr(-sizes.max(axis=1)))
+    features["share of positive values"] = np.sign(values).sum(axis=(1, 2)) / math.sqrt(count)
+    return features
+
+
+def _lag_features(values: Floats) -> Features:
+    """Return the correlations of consecutive rounds, and of their signs."""
+    features = {}
+    for lag in (1, 2):
+        if values.shape[1] > lag:
+            earlier, later = values[:, :-lag], values[:, lag:]
+            count = math.sqrt(earlier[0].size)
+            features[f"correlation of rounds {lag} apart"] = np.einsum("wrs,wrs->w", earlier, later) / count
+            if lag == 1:
+                same = np.sign(earlier) * np.sign(later)
+                features["equal signs of consecutive rounds"] = same.sum(axis=(1, 2)) / count
+    return features
+
+
+def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
+    """Return what repeats within a trial: rounds, coordinates, neighbours and single values."""
+    features = _lag_features(values)
+    if (first := np.flatnonzero(neighbours)).size:
+        left, right = values[:, :, first], values[:, :, first + 1]
+        count = math.sqrt(left[0].size)
+        features["correlation of neighbouring coordinates"] = np.einsum("wrs,wrs->w", left, right) / count
+        features["equal signs of neighbouring coordinates"] = (np.sign(left) * np.sign(right)).sum(axis=(1, 2)) / count
+    features |= _pair_features(values, "rounds") | _pair_features(values.swapaxes(1, 2), "coordinates")
+    if close <= _LARGEST_CLOSE:
+        ranked = np.sort(np.abs(values).reshape(len(values), -1), axis=1)
+        features["equal values"] = np.sqrt(np.count_nonzero(np.diff(ranked, axis=1) < close, axis=1) + 0.375)
+    return features
+
+
+def _pair_features(vectors: Floats, what: str) -> Features:
+    """Return the largest and the mean square cosine of two rows of every trial's matrix (trials, rows, columns)."""
+    rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
+    if rows.size < 2 or vectors.shape[2] < 2:
+        return {}
+    used = vectors[:, rows]
+    units = used / np.maximum(np.linalg.norm(used, axis=2, keepdims=True), 1e-300)
+    cosines = units @ units.swapaxes(1, 2)
+    cosines[:, np.arange(rows.size), np.arange(rows.size)] = 0.0
+    sizes = np.abs(cosines).reshape(len(vectors), -1)
+    return {f"likest {what}": sizes.max(axis=1), f"likeness of {what}": np.square(sizes).mean(axis=1)}
+
+
+def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
+    """Return the finest declared steps that rounding leaves, of noise over its deviation and (True) of noise itself.
+
+    On any coarser grid that a step divides all cosines are 1. One choice serves all trials.
+    """
+    limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
+    steps = {}
+    for look, (finest, coarsest) in limits.items():
+        for kind, declared in _GRIDS.items():
+            if fine := [step for step in declared if 4 * finest <= step <= coarsest]:
+                steps[f"{kind} grid {look}"] = look == "as such", fine[0]
+    return steps
+
+
+def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
+    """Return the scale of all classes of coordinates and of each, and how it changes from round to round."""
+    names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
+    squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
+    features = {
+        f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
+        for at, (name, size) in enumerate(zip(names, sizes, strict=True))
+        if size
+    }
+    features["scale of all classes of coordinates"] = _log_scale(squares.sum(axis=(1, 2)), rounds * int(sizes.sum()))
+    if rounds > 1:
+        by_round, half = _log_scale(squares.sum(axis=2), int(sizes.sum())), rounds // 2
+        first, last = by_round[:, :half].mean(axis=1), by_round[:, half:].mean(axis=1)
+        features["scale of the quietest round"] = by_round.min(axis=1)
+        features["scale of the loudest round"] = by_round.max(axis=1)
+        features["spread of the rounds' scales"] = by_round.std(axis=1)
+        features["fall of the scale over the rounds"] = first - last
+        features["scale of odd less even rounds"] = by_round[:, ::2].mean(axis=1) - by_round[:, 1::2].mean(axis=1)
+    return features
+
+
+def _log_scale(squares: Floats, freedom: int) -> Floats:
+    """Return the logarithm of the mean square over its deviation: equal freedom in all trials needs no other score."""
+    return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
+
+
+def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
+    """Return the sums of cosines of low bits over their deviations, of kinds that are offered in every known trial."""
+    sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
+    offered = ~np.isnan(sums)
+    total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
+    return {
+        f"low bits of the {kind}": total[:, at] / np.sqrt(count[:, at] / 2)
+        for at, kind in enumerate(LOW_BITS_KINDS)
+        if count[:, at].min() >= _FEWEST_LOW_BITS
+    }

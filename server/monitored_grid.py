@@ -1,0 +1,125 @@
+"""A grid that notices: it stops waiting at the first failure, and when nobody answers any more; and the recorder."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.protocol import Key, Query, Record
+from fl_audit.strategies.contributors import ClientRoster
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.grids import GridAround
+from fl_audit.strategies.replies import reason_line
+
+_REGISTRATION_SECONDS = 60.0
+_START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first
+_MOST_ASKED = 256
+"""Most clients that get ready before the first round; on a larger cluster the other processes start in it."""
+_POLL_SECONDS = 0.02
+_UNDER_WAY = 256
+"""Most messages that wait for their replies at once: Flower's runtime looks through all of them again and again. It
+answers no more than 32 at a time."""
+_GRACE_SECONDS = 5.0
+"""How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
+
+
+class MonitoredGrid(GridAround):
+    """Flower's grid, with a limit on silence instead of one on the whole exchange.
+
+    As long as a call is under way, a reply comes within the time limit of one call, however many calls wait in line.
+    """
+
+    def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(grid)
+        self._patience = time_limit + _GRACE_SECONDS
+        self.is_interrupted = is_interrupted
+
+    def nodes_in_order(self) -> Sequence[int] | None:
+        """Return the node of each partition where the engine knows all of them; None where they have to be asked."""
+        known = getattr(self.grid, "nodes_in_order", None)
+        return None if known is None else known()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
+        unsent, waiting = list(messages), set[str]()
+        replies: list[Message] = []
+        last_sign = time.monotonic()
+        while unsent or waiting:
+            if unsent and len(waiting) < _UNDER_WAY:
+                room = _UNDER_WAY - len(waiting)
+                waiting.update(self.grid.push_messages(unsent[:room]))
+                del unsent[:room]
+            arrived = list(self.grid.pull_messages(waiting))
+            if arrived:
+                last_sign = time.monotonic()
+                replies += arrived
+                waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+                if any(reply.has_error() for reply in arrived):
+                    break
+            elif self.is_interrupted() or time.monotonic() - last_sign > self._patience:
+                break
+            elif waiting:
+                time.sleep(_POLL_SECONDS)
+        return replies
+
+
+def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
+    """Wait until all clients have registered, learn which partition each holds, and let them get ready.
+
+    Where the engine does not know who holds what, each is asked; where it does, no more than are needed first.
+
+    Parameters
+    ----------
+    grid, federation
+        What reaches the clients, and what says how many there are.
+
+    Raises
+    ------
+    FederationError
+        If clients are missing, cannot start, or hold other partitions than the configuration names.
+    """
+    expected, deadline = federation.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
+    while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
+        if grid.is_interrupted():
+            raise FederationError("the run was interrupted while its clients started")
+        time.sleep(0.05)
+    if len(nodes) != expected:
+        raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
+    known = grid.nodes_in_order()
+    if known is None:
+        answers = _ask(grid, federation, nodes)
+        known = [answers[partition] for partition in sorted(answers)]
+        if sorted(answers) != list(range(expected)):
+            held = f"clients hold partitions {sorted(answers)}"
+            raise FederationError(f"{held}, the configuration names 0 to {expected - 1}")
+    else:
+        _ask(grid, federation, [known[client] for client in _first_needed(federation)])
+    colluders = {insider: federation.colluders(insider) for insider in federation.insiders}
+    shards = tuple(federation.units_of(client) for client in range(len(federation.shards)))
+    return ClientRoster(known, federation.holders, colluders, shards, federation.units)
+
+
+def _first_needed(federation: LoadedFederation) -> list[int]:
+    """Return clients whose processes should be ready before the first round: attackers, holders, and some others."""
+    cohort = federation.public.cohort(1)
+    apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
+    others = range(federation.public.nodes) if cohort is None else cohort.tolist()
+    return [*apart, *islice((one for one in others if one not in apart), _MOST_ASKED - len(apart))]
+
+
+def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
+    """Ask nodes which partition they hold, and return them by partition."""
+    config = RecordDict({Record.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
+    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
+    found = {}
+    for reply in MonitoredGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
+        if reply.has_error():
+            raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
+        answer = reply.content.config_records.get(Record.CONFIG)
+        if answer is None or Key.PARTITION not in answer:
+            raise FederationError("a client did not say which partition it holds")
+        found[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
+    return found

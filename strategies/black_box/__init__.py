@@ -1,0 +1,42 @@
+"""Trials against code of anybody's: a strategy alone, in this process, or a whole app, in place and as it is.
+
+A name is loaded when it is first used: a client, a process for every message, needs few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Light, and of the same name as its module, which would stand here otherwise.
+from fl_audit.strategies.black_box.insider import held as held
+from fl_audit.strategies.black_box.insider import insider as insider
+
+if TYPE_CHECKING:
+    from fl_audit.audits.black_box.claim import StatedClaim as StatedClaim
+    from fl_audit.strategies.black_box.audit import Audit as Audit
+    from fl_audit.strategies.black_box.audit_config import Contribution as Contribution
+    from fl_audit.strategies.black_box.audited_system import AuditedSystem as AuditedSystem
+    from fl_audit.strategies.black_box.audited_system import Local as Local
+    from fl_audit.strategies.black_box.audited_system import LocalReply as LocalReply
+    from fl_audit.strategies.black_box.message_tags import Numbers as Numbers
+    from fl_audit.strategies.black_box.message_tags import Observer as Observer
+    from fl_audit.strategies.black_box.message_tags import Replies as Replies
+    from fl_audit.strategies.black_box.scenarios import KINDS as KINDS
+    from fl_audit.strategies.black_box.scenarios import Scenario as Scenario
+
+_NAMES = {
+    "fl_audit.audits.black_box.claim": ("StatedClaim",),
+    "fl_audit.strategies.black_box.audit_config": ("Contribution",),
+    "fl_audit.strategies.black_box.audit": ("Audit",),
+    "fl_audit.strategies.black_box.scenarios": ("KINDS", "Scenario"),
+    "fl_audit.strategies.black_box.message_tags": ("Numbers", "Observer", "Replies"),
+    "fl_audit.strategies.black_box.audited_system": ("Local", "LocalReply", "AuditedSystem"),
+}
+
+
+def __getattr__(name: str) -> object:
+    home = next((home for home, names in _NAMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'fl_audit.strategies.black_box' has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found

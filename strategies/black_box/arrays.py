@@ -1,0 +1,189 @@
+"""Tensors by name, as messages carry them: read, flattened, moved, and crafted as what a target's client sends."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, assert_never
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message
+from numpy.typing import NDArray
+
+from fl_audit.array_packing import pack, unpack
+from fl_audit.arrays import Floats
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.black_box.message_tags import Replies, TargetAction
+
+Arrays = dict[str, NDArray[np.generic]]
+
+Part = TypeVar("Part")
+_STEPS, _LEAST = 4, 1e-6
+"""By how many steps of floating point one value changes where almost nothing is contributed, and how much at least."""
+
+
+def arrays_of(record: Mapping[str, Array]) -> Arrays:
+    """Return the tensors of a record, in its order; nobody may write to them."""
+    return {name: unpack(array) for name, array in record.items()}
+
+
+def records_of(message: Message) -> dict[str, Arrays]:
+    """Return the tensors of a message, by record."""
+    return {name: arrays_of(record) for name, record in message.content.array_records.items()}
+
+
+def record_of(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
+    """Return tensors as a record."""
+    return ArrayRecord({name: Array(*pack(np.asarray(value))) for name, value in arrays.items()})
+
+
+def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[np.generic]] | None = None) -> Floats:
+    """Return tensors as one vector, in the order of their names.
+
+    Parameters
+    ----------
+    arrays, model
+        The tensors, and those that there have to be: one that is missing or has another shape is NaN, others are left
+        out. None takes all that there are.
+    """
+
+    def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
+        is_there = array is not None and array.shape == expected.shape and array.dtype.kind in "fiub"
+        return np.asarray(array, dtype=np.float64).ravel() if is_there else np.full(expected.size, np.nan)
+
+    expected = sorted((model or arrays).items())
+    return np.concatenate([np.zeros(0), *(column(arrays.get(name), value) for name, value in expected)])
+
+
+def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's tensors, in the order in which they are flattened."""
+    return {name: model[name].shape for name in sorted(model)}
+
+
+def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
+    """Return the record with tensors of these names, the one called `record` first; None if none has all of them.
+
+    Parameters
+    ----------
+    records, names, record
+        Arrays by the name of their record, the names of the tensors that there must be, and the record to begin with.
+    """
+    candidates = [*([records[record]] if record in records else []), *records.values()]
+    exact = next((arrays for arrays in candidates if set(arrays) == names), None)
+    return exact or next((arrays for arrays in candidates if set(arrays) >= names), None)
+
+
+def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
+    """Return what a reply is when nothing was learned.
+
+    Parameters
+    ----------
+    reply, received, replies
+        The tensors of a reply; those that the client was sent, None if none of these names were sent; and what the
+        tensors of replies are.
+    """
+    if received is None or replies is Replies.UPDATES:
+        return {name: np.zeros_like(value) for name, value in reply.items()}
+    # A client may answer in another precision than it was asked in, and what is no vector in another shape.
+    return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}
+
+
+def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
+    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a switch is set from 1/2 on.
+
+    Parameters
+    ----------
+    arrays, steps
+        Tensors by name, and by how much each moves, of its shape.
+    """
+    there = dict(arrays)
+    for name in arrays.keys() & steps.keys():
+        value: Any = arrays[name].astype(np.float64) + steps[name]
+        dtype = arrays[name].dtype
+        if dtype.kind == "b":
+            value = value >= 0.5
+        elif dtype.kind in "iu":
+            limits: np.iinfo[Any] = np.iinfo(str(dtype))
+            value = np.clip(np.rint(value), limits.min, limits.max)
+        there[name] = np.asarray(value).astype(dtype)
+    return there
+
+
+def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
+    """Return what the target's client sends in the place of its own arrays.
+
+    Parameters
+    ----------
+    action, length
+        What it sends, and the length of a crafted update, above 0.
+    own, base
+        What it has made, and what it would have made had it learned nothing, with the same names, shapes and types.
+    """
+    match action:
+        case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
+            return own
+        case TargetAction.NOTHING:
+            return base
+        case TargetAction.ALMOST_NOTHING:
+            return _nearly(base)
+        case TargetAction.OWN_OPPOSITE:
+            # Whole numbers have no opposite: they may be bytes of a model that is no vector.
+            floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
+            return moved(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
+        case TargetAction.CRAFTED:
+            return moved(base, crafted(base, length))
+        case TargetAction.CRAFTED_OPPOSITE:
+            return moved(base, crafted(base, -length))
+        case TargetAction.OWN_WHOLE:
+            return own | whole_parts(contribution(TargetAction.CRAFTED, own, base, length), base)
+        case TargetAction.OWN_WHOLE_OPPOSITE:
+            opposite = contribution(TargetAction.OWN_OPPOSITE, own, base, length)
+            return opposite | whole_parts(contribution(TargetAction.CRAFTED_OPPOSITE, own, base, length), base)
+        case _:
+            assert_never(action)
+
+
+def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
+    """Return a public update of some length, with a part in every tensor; it is the same in every process.
+
+    Whole numbers and switches move by at least 1: what passes them on unclipped and without noise shows it.
+
+    Parameters
+    ----------
+    model, length
+        The tensors, by name, of which those of other kinds than numbers and switches are left alone; and the length of
+        the update among the tensors of floating-point numbers, negative for the opposite.
+    """
+    numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
+    found = {name: draws.standard_normal(value.shape) for name, value in numbers.items()}
+    norm = np.sqrt(sum(float(np.sum(found[name] ** 2)) for name, value in numbers.items() if _is_float(value)))
+    scale = length / max(norm, 1.0)
+    whole = np.copysign(np.ceil(abs(scale)), scale)
+    return {
+        name: np.asarray(scale * found[name] if _is_float(value) else np.full(value.shape, whole))
+        for name, value in numbers.items()
+    }
+
+
+def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
+    """Return those tensors that are whole numbers or switches in a model.
+
+    Parameters
+    ----------
+    arrays, model
+        Tensors, or parts of them, by name, and the model, whose tensors say of what kind they are.
+    """
+    return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
+
+
+def _is_float(value: NDArray[np.generic]) -> bool:
+    return value.dtype.kind == "f"
+
+
+def _nearly(base: Arrays) -> Arrays:
+    """Return arrays with one value moved by a few steps of floating point."""
+    for name in sorted(base):
+        if _is_float(base[name]) and base[name].size:
+            value = np.array(base[name])
+            first = value.reshape(-1)[0]
+            value.reshape(-1)[0] = first + max(_STEPS * np.spacing(np.abs(first)), _LEAST)
+            return base | {name: value}
+    return base

@@ -1,0 +1,53 @@
+"""An app's own audit: what its claim is, how its trials are played, and what came of them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flwr.clientapp.typing import Mod
+
+from fl_audit.strategies.black_box.audit_config import AuditConfig
+from fl_audit.strategies.black_box.insider import held, insider
+
+if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
+    from flwr.server.strategy import Strategy as OldStrategy
+    from flwr.serverapp.strategy import Strategy
+
+    from fl_audit.audits.black_box.claim_audit import ClaimAudit
+
+
+@dataclass(frozen=True)
+class Audit(AuditConfig):
+    """The audit of a Flower app, in place; its settings are those of `AuditConfig`.
+
+    Examples
+    --------
+    In a Flower app::
+
+        audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), trials=220)
+        strategy = audit.watch(strategy)
+        app = ClientApp(mods=[audit.insider()])
+    """
+
+    def watch(self, strategy: "Strategy | OldStrategy") -> "Strategy":
+        """Return a strategy that trains as the app's, with all its wrappers, and then plays trials of the app.
+
+        One of Flower's old interface is started by what is returned.
+        """
+        from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
+        from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
+
+        return AuditedStrategy(adapted_strategy(strategy), self)
+
+    def insider(self) -> Mod:
+        """Return the modifier for the client app; it stands last, after those that belong to the mechanism."""
+        return insider
+
+    def held(self, *parts: Any) -> Any:
+        """Return the records that a client holds; see `held`."""
+        return held(*parts)
+
+    def verdict(self) -> "ClaimAudit":
+        """Return what came of the trials; refused if some are missing."""
+        from fl_audit.strategies.black_box.findings import finished_result
+
+        return finished_result(self)

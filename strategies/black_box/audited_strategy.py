@@ -1,0 +1,302 @@
+"""A strategy that trains as ever, and then plays trials of the same app."""
+
+import logging
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.claim_audit import NotCovered
+from fl_audit.audits.black_box.transcript import Sketch, Transcript, sketch
+from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.black_box.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
+from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution, is_private_on_the_server
+from fl_audit.strategies.black_box.audited_system import Start, seed_generators, spared_generators, start_of
+from fl_audit.strategies.black_box.findings import finish
+from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
+from fl_audit.strategies.black_box.message_tags import Numbers, Observer, TargetAction, TrialTag
+from fl_audit.strategies.black_box.metrics import plain_numbers
+from fl_audit.strategies.black_box.recorder import PartitionRecorder, RecordingSetup, TrialRecorder, played
+from fl_audit.strategies.black_box.trial_store import Campaign, open_campaign
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
+from fl_audit.strategies.grids import MessageRecorder, RecordedGrid
+
+_TOLD_EVERY = 5.0  # seconds between two lines of progress
+
+
+class AuditedStrategy(Strategy):
+    """A strategy that is audited: the first training is the app's own, and its result is what `start` returns."""
+
+    def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
+        self._inner, self._audit = strategy, audit
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_inner", "_audit"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def start(self, *args: Any, **kwargs: Any) -> Result:
+        """Train as the app's strategy does, then play trials; return the result of the training, unchanged.
+
+        Parameters
+        ----------
+        args, kwargs
+            As the app's strategy takes them.
+
+        Raises
+        ------
+        Exception
+            What the app's own training raises.
+        """
+        start = start_of(self._inner, args, kwargs)
+        grid: Grid = start.arguments["grid"]
+        try:
+            table = self._prepared(start, grid)
+        except Exception as error:  # whatever hinders the audit is no reason to hinder the training
+            why = str(error) if isinstance(error, InputError) else in_a_line(error)
+            say(f"no trials are played, the app trains as ever: {why}")
+            return start.played(grid)
+        recorder = SafeRecorder(table.roll)
+        with closing(table):
+            result = start.played(RecordedGrid(grid, recorder))
+            with spared_generators(), no_news_from_flower():
+                try:
+                    unheard = "no trials were played, the app's own training cannot be heard"
+                    require(recorder.fault is None, f"{unheard}: {recorder.fault}")
+                    table.play()
+                except (InputError, OSError) as error:
+                    say(str(error))
+                except Exception as error:  # whatever comes of the trials, the training is over
+                    say(f"the trials ended early: {in_a_line(error)}")
+        return result
+
+    def _prepared(self, start: Start, grid: Grid) -> "TrialRunner":
+        """Return where the trials will be played."""
+        model = start.arguments.get("initial_arrays")
+        accepted = "accepted is an ArrayRecord with at least one parameter"
+        if not isinstance(model, ArrayRecord):
+            raise InputError(f"initial_arrays is {type(model).__name__}, which cannot be watched: {accepted}")
+        arrays = arrays_of(model)
+        for name, value in arrays.items():
+            wrong = f"{name} has values of type {value.dtype}: accepted are numbers and switches"
+            require(value.dtype.kind in "fiub", wrong)
+        audit = replace(self._audit, directory=self._audit.directory.absolute())
+        tried = audit.contributions(self._inner, arrays)
+        code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
+        roll = PartitionRecorder(arrays, audit.replies)
+        return TrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
+
+    # Called by whoever drives the rounds by hand: as the app's strategy does.
+    summary = property(lambda self: self._inner.summary)
+    configure_train = property(lambda self: self._inner.configure_train)
+    aggregate_train = property(lambda self: self._inner.aggregate_train)
+    configure_evaluate = property(lambda self: self._inner.configure_evaluate)
+    aggregate_evaluate = property(lambda self: self._inner.aggregate_evaluate)
+
+
+class SafeRecorder:
+    """Recorder that ends nothing: what goes wrong in it is kept, and the message is handed on as it is."""
+
+    def __init__(self, recorder: MessageRecorder) -> None:
+        self._recorder = recorder
+        self.fault: str | None = None
+
+    def sends(self, message: Message) -> None:
+        self._safely(self._recorder.sends, message)
+
+    def receives(self, reply: Message) -> None:
+        self._safely(self._recorder.receives, reply)
+
+    def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
+        try:
+            hook(message)
+        except Exception as error:  # the app's own training goes on, whatever the audit cannot bear
+            self.fault = self.fault or in_a_line(error)
+
+
+class _NotStillError(Exception):
+    """Raised where something else arrives of clients that are held still: their modifiers add noise."""
+
+
+@dataclass
+class TrialRunner:
+    """Where the trials of one run are played."""
+
+    audit: AuditConfig  # what was agreed
+    contributions: tuple[Contribution, ...]  # what the target's client may send
+    app: str  # the name of the app
+    code: str  # the fingerprint of its strategy
+    pristine: Start  # what the app handed to its strategy, as it was before
+    grid: Grid  # the app's grid
+    roll: PartitionRecorder  # who took part in the app's own training
+    sketch: Sketch  # that of the app's model
+
+    def __post_init__(self) -> None:
+        self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
+        # As it is before the training: a trial begins as a run does.
+        self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
+
+    def close(self) -> None:
+        """Remove the copy of the working directory."""
+        self._copy.remove()
+
+    def play(self) -> None:
+        """Play the trials that are missing, and say what came of it.
+
+        Raises
+        ------
+        InputError
+            If the client app has no insider, or the target's client took no part.
+        """
+        audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
+        self._target, self._watcher = self._seats()
+        self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
+        if campaign.is_new:
+            # Clients of a claim about records may add noise of their own to every record.
+            is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
+            is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
+            campaign.keep_unrefuted(None if is_alone else NotCovered.SHARES)
+        try:
+            self._play_missing(campaign)
+        except _NotStillError:
+            campaign.keep_unrefuted(NotCovered.SHARES_OUTSIDE)
+            self._play_missing(campaign)
+        outside = sorted({*self._outside, *self._copy.outside})
+        say(finish(campaign, self.sketch.columns, outside))
+
+    def _play_missing(self, campaign: Campaign) -> None:
+        audit = self.audit
+        # An update of exactly zero is tried once: an ordinary client may well learn nothing.
+        is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
+        if is_removed and campaign.probe is None:
+            seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, Contribution.OWN, 1)
+            campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]))
+        told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
+        is_still = campaign.not_covered is None
+        for trial in campaign.missing[: audit.trials_per_run]:
+            campaign.choose(self.sketch.columns)
+            contribution = Contribution(campaign.contribution(trial))
+            action = audit.action(campaign.is_present(trial), contribution)
+            seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
+            # Beside another contribution of the target's client the others send something else.
+            if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
+                raise _NotStillError
+            campaign.add(trial, seen)
+            if time.monotonic() - told > _TOLD_EVERY:
+                told = time.monotonic()
+                say(f"trial {trial} of {audit.trials}")
+
+    def _seats(self) -> tuple[int, int | None]:
+        """Return the nodes of the target's client and of the one that looks."""
+        audit, partitions = self.audit, self.roll.partitions
+        accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
+        require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
+        # Where there are no partitions, as on real devices, the order of node ids stands for them.
+        ranks = {node: place for place, node in enumerate(sorted(partitions))}
+        numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
+        found = f"clients {', '.join(map(str, sorted(numbers)))} took part"
+        require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
+        node = numbers[audit.target]
+        if audit.is_about_records:
+            audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
+        return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
+
+    def _pulls(self) -> dict[int, TargetAction]:
+        """Return what others send who are held still beside a crafted update: as many pull one way as the other.
+
+        A mean is what it is without them, and a median is what the target's client makes of it.
+        """
+        others = sorted(node for node in self.roll.partitions if node != self._target)
+        ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
+        return {node: ways[place % 2] for place, node in enumerate(others[: len(others) // 2 * 2])}
+
+    def _trial(
+        self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
+    ) -> tuple[Transcript, TrialRecorder]:
+        """Play one trial; return what was seen of it, and who listened."""
+        audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
+        known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
+        sent, whole = crafted(self._model, audit.length), nothing
+        if contribution is Contribution.CRAFTED:
+            known = flat(sent, self._model)
+        if contribution is Contribution.WHOLE:
+            whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
+
+        def difference(_round: int, learned: Floats | None) -> Floats:
+            found = known if known is not None else learned
+            # Whole numbers that are crafted are known, under D' too, and take the place of what was learned.
+            there = found if found is not None and found.shape == nothing.shape else nothing
+            return np.where(whole != 0, whole, there)
+
+        scene = RecordingSetup(
+            model=self._model,
+            rounds=rounds,
+            target=target,
+            watcher=self._watcher,
+            observer=audit.observer,
+            difference=difference,
+            sketch=self.sketch,
+            note=replace(
+                TrialTag(trial, "", action, audit.replies, audit.numbers, audit.length, is_still),
+                is_about_records=audit.is_about_records,
+            ),
+            pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
+            knows_others=True,
+            released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
+        )
+        recorder = TrialRecorder(scene)
+        draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)
+        seed_generators(draws)
+        with apart(self._copy):
+            again = self.pristine.again(rounds, draws, self._copy.moved)
+            seen = played(again.played, self.grid, recorder)
+        self._outside |= recorder.outside
+        return seen, recorder
+
+
+def _app_of(grid: Grid) -> str:
+    """Return the name of the app that runs: its own, where Flower knows it; else the script and where it lies."""
+    with suppress(Exception):  # grids of one's own have no run
+        if grid.run.fab_id:
+            return str(grid.run.fab_id)
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return "/".join(Path(script).resolve().with_suffix("").parts[-2:]) if script else "app"
+
+
+def _train_metrics(result: Result) -> dict[str, list[float]]:
+    """Return the numbers that a strategy released about training."""
+    found = defaultdict[str, list[float]](list)
+    for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
+        for label, number in plain_numbers(name, value):
+            found[f"metrics: {label}"].append(number)
+    return found
+
+
+def say(line: str) -> None:
+    """Say something on the terminal, where a foreign app has its own output."""
+    sys.stderr.write(f"fl_audit: {line}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def no_news_from_flower() -> Iterator[None]:
+    """Keep the log of hundreds of trials off the terminal."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,236 @@
+"""What is on trial: a strategy as its users would build it, started as the app started it, and what its clients do."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Message
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError, choice, require, require_number, require_switch
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initial_model
+from fl_audit.strategies.black_box.message_tags import Observer as Observer
+from fl_audit.user_modules import import_function
+
+Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
+
+
+def modified(mods: Sequence[Mod], train: Mod) -> Mod:
+    """Return training inside its modifiers, the first of which is the outermost, as Flower puts them.
+
+    Parameters
+    ----------
+    mods, train
+        The modifiers, and what they are around.
+    """
+    if not mods:
+        return train
+    # By place, as Flower does: people call the third argument as they like.
+    return lambda message, context: mods[0](message, context, modified(mods[1:], train))
+
+
+@dataclass(frozen=True)
+class LocalReply:
+    """What a client makes of its records in a round."""
+
+    update: Floats  # what its model is ahead of the model that it was sent, shape (parameters,)
+    examples: int  # the number of examples that it names
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that it sends
+
+
+Local = Callable[[Floats, int, np.random.Generator], LocalReply]
+"""From the gradients of a client's records (records, parameters), the round from 1, and a generator, to its reply."""
+
+
+def clipped_sum(norm: float) -> Local:
+    """Return local training that sums gradients clipped to a norm, and names the true number of its records."""
+
+    def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
+        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+        factors = np.minimum(1.0, norm / np.maximum(lengths, 1e-300))
+        return LocalReply(np.asarray((gradients * factors).sum(axis=0)), len(gradients))
+
+    return local
+
+
+@dataclass(frozen=True)
+class AuditedSystem:
+    """A strategy on trial, and how its clients behave.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or a word stands where a tuple or a switch belongs.
+    """
+
+    # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a trial. If it
+    # takes an argument, that is the number of clients, and trials with few and with many are played.
+    strategy: Callable[..., Strategy | OldStrategy]
+    mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
+    local: Local | None = None  # what clients do with their records in claims about them; None sums clipped gradients
+    clients: int = 4  # how many take part, at least 2
+    norm: float = 1.0  # the clipping norm that the claim refers to, above 0
+    # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no trial
+    # sends more.
+    is_clipped: bool = True
+    observer: Observer = Observer.CLIENT  # where the adversary sits
+    # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
+    model: Mapping[str, NDArray[np.generic]] | None = None
+    weight: str = "num-examples"  # the metric under which clients name their number of examples
+    # Other metrics that the strategy asks for: clients report their loss under these names too.
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def has_any_size(self) -> bool:
+        """Whether the strategy can be made for any number of clients."""
+        return bool(signature(self.strategy).parameters)
+
+    def made(self, clients: int) -> Strategy:
+        """Return a new strategy for a number of clients."""
+        return adapted_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
+
+    def __post_init__(self) -> None:
+        require_number("clients are", self.clients, "whole numbers from 2")
+        require_number("norm is", self.norm, "numbers above 0 and below 1000000")
+        require_switch("is_clipped", self.is_clipped)
+        for name, held in (("metrics", self.metrics), ("mods", self.mods)):
+            require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
+        # So that "server" looks where Observer.SERVER does.
+        object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
+
+
+def system_of(
+    factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
+) -> AuditedSystem:
+    """Return the system that a factory makes, or that is made around its strategy.
+
+    Parameters
+    ----------
+    factory, mods
+        `package.module:name` of a function that returns a strategy of either interface or a system (if it takes an
+        argument, that is the number of clients), and of modifiers of the client app, outermost first.
+    clients, norm, is_clipped, observer
+        As of `AuditedSystem`; a system that the factory returns has its own. A norm of None is the strategy's, or 1.
+
+    Raises
+    ------
+    InputError
+        If a name cannot be imported, or the factory returns something else.
+    """
+    make = import_function(factory, "factory")
+    made = make(clients) if signature(make).parameters else make()
+    if isinstance(made, AuditedSystem):
+        return made
+    try:
+        adapted_strategy(made)
+    except InputError as error:
+        raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
+    own = getattr(made, "clipping_norm", 1.0)
+    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
+    looks, modifiers = choice(Observer, "--observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
+    return AuditedSystem(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
+
+
+@dataclass(frozen=True)
+class Start:
+    """One call of `Strategy.start`."""
+
+    strategy: Strategy  # the app's strategy
+    arguments: dict[str, Any]  # what `start` is called with, by name
+
+    def copied(self) -> "Start":
+        """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
+        # What the server evaluates follows from the releases: it tells nothing more, and may have effects elsewhere.
+        rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
+        return Start(*deepcopy((self.strategy, rest)))
+
+    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "Start":
+        """Return a short trial of the same app.
+
+        Random generators of its own that the strategy holds go on differently in every trial: where their seed came
+        from the operating system, the noise of a new run would be new.
+
+        Parameters
+        ----------
+        rounds, draws
+            How many rounds, and where the new states of generators come from.
+        moved
+            From where something is to where it is in a trial: paths that the strategy holds are changed so.
+        """
+        copies: dict[int, Any] = {}
+        strategy, rest = deepcopy((self.strategy, self.arguments), copies)
+        for found in list(copies.values()):
+            _renew(found, draws)
+            _move(found, moved)
+        return Start(strategy, rest | {"num_rounds": rounds})
+
+    def played(self, grid: Grid) -> Result:
+        """Have the strategy play on a grid."""
+        return self.strategy.start(**(self.arguments | {"grid": grid}))
+
+
+def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
+    """Return a call of `start` with its arguments by name; a `TypeError` as without an audit if it takes others.
+
+    Parameters
+    ----------
+    strategy, args, kwargs
+        Whose `start` was called, with its arguments by position and by name.
+    """
+    found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
+    # What `start` of a strategy takes beyond names is handed on as it came.
+    found |= found.pop("kwargs", {})
+    return Start(strategy, found)
+
+
+def _renew(found: object, draws: np.random.Generator) -> None:
+    """Give a random generator a new state."""
+    match found:
+        case np.random.Generator():
+            found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
+        case np.random.RandomState() | random.Random():
+            found.seed(int(draws.integers(2**32)))
+        case torch.Generator():
+            found.manual_seed(int(draws.integers(2**32)))
+        case _:
+            pass
+
+
+def _move(found: object, moved: Callable[[str], str]) -> None:
+    """Change the paths among the attributes of an object, or the values of a dictionary."""
+    holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
+    if not isinstance(holder, dict):
+        return
+    for name, value in list(holder.items()):
+        if isinstance(value, (str, Path)) and moved(str(value)) != str(value):
+            holder[name] = type(value)(moved(str(value)))
+
+
+@contextmanager
+def spared_generators() -> Iterator[None]:
+    """Leave the global random generators behind as they were: what the app draws afterwards is as without trials."""
+    # Apps of other people draw from numpy's old global generator, as Flower's own wrappers do.
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+
+
+def seed_generators(draws: np.random.Generator) -> None:
+    """Seed the global random generators, where most strategies draw their noise, for one trial."""
+    for seeded in (random.seed, np.random.seed, torch.manual_seed):
+        seeded(int(draws.integers(2**32)))

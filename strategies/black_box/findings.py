@@ -1,0 +1,180 @@
+"""What trials in place came to, in words, and as files of their directory."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Relation
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, Refusal
+from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
+from fl_audit.audits.black_box.online_testing import audit_online, fewest_trials
+from fl_audit.audits.black_box.transcript import Transcript, stacked
+from fl_audit.errors import InputError
+from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
+from fl_audit.strategies.black_box.message_tags import Numbers, Observer
+from fl_audit.strategies.black_box.recorder import ERROR, FAILED, names_that_tell
+from fl_audit.strategies.black_box.trial_store import Campaign, ResultColumns
+from fl_audit.strategies.black_box.working_copy import outside_words
+
+_WORDS = {
+    "removed": "one client's contribution against almost none",
+    "replaced": "one client's contribution against the opposite",
+    "removed record": "one client with and without its first record",
+    "replaced record": "one client with its first record and with another one",
+}
+_FIX = (
+    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
+    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
+)
+_CRAFTED = (
+    "The trials sent a crafted update, longer than any clipping norm. Where the clients' own training code clips "
+    "inside "
+    'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
+)
+_MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
+_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
+
+
+def _refusals(
+    kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
+) -> Iterator[Refusal]:
+    """Give what was refused: trials by the strategy and by clients, and an update of exactly zero."""
+
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
+        where = np.array(list(refused))
+        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
+        return Refusal(what, said, *shares, is_allowed=False)
+
+    said = next((one.refusal for one in seen if one.refusal is not None), None)
+    if said is not None:
+        yield refusal(kind, said, (one.refusal is not None for one in seen))
+    for error in _errors(seen)[:_MOST_ERRORS]:
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
+    if probe:
+        yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
+
+
+def _errors(seen: Sequence[Transcript]) -> list[str]:
+    """Return the names of the errors that clients replied with, the most frequent first."""
+    found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
+    return sorted(found, key=lambda name: (-found[name], name))
+
+
+def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
+    """Return in how many trials the target's client gave no answer, and why that says nothing; empty if in none."""
+    failed = np.array([FAILED in one.numbers for one in seen])
+    if not np.any(failed):
+        return ""
+    errors = _errors([one for one, is_failed in zip(seen, failed, strict=True) if is_failed])
+    what = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
+    shares = f"in {failed[present].mean():.0%} of trials with D and {failed[~present].mean():.0%} with D'"
+    changed = (
+        " The audit changes its records in trials, and the change itself may be the cause." if is_about_records else ""
+    )
+    return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
+
+
+def _refused(refusal: Refusal) -> str:
+    if refusal.kind == _CLIENTS:
+        shares = f"in {refusal.share_present:.0%} of trials with D and {refusal.share_absent:.0%} with D'"
+        return f"{_CLIENTS}: an error {shares} ({refusal.said})."
+    if refusal.kind != _ZERO:
+        return refusal_words([refusal])[0]
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Trials "
+        "have "
+        "the smallest change of one value in its place."
+    )
+
+
+def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[str]) -> str:
+    """Return the report for the console."""
+    lines = [opening(result)]
+    if result.knowing is not None:
+        lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
+    for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
+        lines.append(f"  {finding.sentence}")
+        if finding.attempt.is_broken:
+            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.fix)]
+        if finding.noise is not None:
+            lines.append(f"    {finding.noise.words}")
+    lines += [f"  {_refused(refusal)}" for refusal in result.refusals]
+    return "\n".join([*lines, *(f"  {note}" for note in notes)])
+
+
+def finished_result(audit: AuditConfig) -> ClaimAudit:
+    """Return what came of an audit; refused unless its trials are all played."""
+    campaign = Campaign.finished(audit)
+    if campaign is None:
+        raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
+    return _result(campaign)
+
+
+def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -> str:
+    """Return what came of the trials in words, and write it into their directory if all are played.
+
+    Parameters
+    ----------
+    campaign, columns, outside
+        The trials, names and slices of what was seen of the model, and where trials of this run wrote that could not be
+        kept apart.
+    """
+    if left := len(campaign.missing):
+        trials = campaign.audit.trials
+        played = f"{trials - left} of {trials} trials are played, kept in {campaign.directory}"
+        return f"{played}: run the app again for the others"
+    campaign.keep_columns(columns)
+    result = _result(campaign)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == Contribution.CRAFTED else {}
+    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
+    text = _report_text(result, found, notes)
+    with atomic_file(campaign.directory / "verdict.json") as file:
+        values = result_json(result, found) | {"notes": list(notes)}
+        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with atomic_file(campaign.directory / "verdict.txt") as file:
+        file.write_text(f"{text}\n", encoding="utf-8")
+    return f"{text}\nWritten to {campaign.directory}/verdict.json."
+
+
+def _result(campaign: Campaign) -> ClaimAudit:
+    audit, numbers = campaign.audit, campaign.counted
+    seen = [campaign.trial(number) for number in numbers]
+    present = np.array([campaign.is_present(number) for number in numbers])
+    kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
+    kind += " record" if audit.is_about_records else ""
+    trials, failed = stacked(seen, campaign.columns, names_that_tell(seen)), [FAILED in one.numbers for one in seen]
+    knows = audit.knows_others or campaign.is_of_server
+    result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
+    refusals = tuple(_refusals(kind, seen, present, campaign.probe))
+    hindrance = _hindrance(seen, present, audit.is_about_records)
+    return replace(
+        result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
+    )
+
+
+def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+    """Return what a reader has to know of these trials besides."""
+    audit, found = campaign.audit, [outside_words(outside)] if outside else []
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
+    if needed > audit.trials:
+        found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
+    if len(campaign.contributions) > 1:
+        tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
+        found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
+    if audit.numbers is Numbers.KEPT and not audit.is_about_records:
+        kept = "The numbers that clients report were left as they are: nothing is said of them."
+        found.append(f'{kept} numbers="withheld" has a claim cover them.')
+    if audit.observer is Observer.CLIENT:
+        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
+        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+    if campaign.not_covered is None:
+        same = "Everybody else replied the same in every trial"
+        found.append(f"{same}: the noise of the server alone has to keep the claim.")
+    return tuple(found)

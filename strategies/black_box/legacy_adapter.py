@@ -1,0 +1,164 @@
+"""Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, so that they can play."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common import Code, EvaluateRes, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.server.client_manager import SimpleClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import InputError
+from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
+from fl_audit.strategies.black_box.metrics import numbers_of, plain_numbers
+
+_WEIGHT = "num-examples"
+_DONE = Status(Code.OK, "")
+
+
+def adapted_strategy(found: object) -> Strategy:
+    """Return a strategy of the new interface: itself, or one of the old behind a bridge; anything else is refused."""
+    if isinstance(found, Strategy):
+        return found
+    if isinstance(found, OldStrategy):
+        return LegacyAdapter(found)
+    raise InputError(f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
+
+
+def layers_of(strategy: object) -> Iterator[object]:
+    """Yield a strategy and what it is wrapped around, the outermost first."""
+    seen = list[object]()
+    while strategy is not None and not any(strategy is one for one in seen):
+        seen.append(strategy)
+        yield strategy
+        inside = vars(strategy)
+        strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
+
+
+def initial_model(found: object) -> Arrays | None:
+    """Return the initial model that a strategy of the old interface was made with, by the places of its tensors."""
+    strategy = found.old if isinstance(found, LegacyAdapter) else found
+    if not isinstance(strategy, OldStrategy):
+        return None
+    parameters = getattr(strategy, "initial_parameters", None)
+    return by_places(parameters) if isinstance(parameters, Parameters) else None
+
+
+def by_places(parameters: Parameters) -> Arrays:
+    """Return the tensors of a model of the old interface, by their places."""
+    # Three digits keep the order of the places when they are sorted by name.
+    return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
+
+
+class LegacyAdapter(Strategy):
+    """A strategy of the old interface, as one of the new.
+
+    Tensors have no names there: they keep the order in which they were sent out.
+    """
+
+    def __init__(self, old: OldStrategy) -> None:
+        self.old, self._names, self._asked = old, list[str](), dict[int, ClientProxy]()
+
+    def summary(self) -> None:
+        """Say nothing: the old interface has no summary."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the clients that `configure_fit` chooses."""
+        asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
+        return self._messages(asked, config, "train")
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what `aggregate_fit` makes of the replies; a client that does not answer has failed."""
+        answered, failures = self._answered(replies)
+        fitted = [
+            (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
+            for proxy, content, weight, numbers in answered
+        ]
+        released, metrics = self.old.aggregate_fit(server_round, fitted, failures)
+        return None if released is None else self._record(released), _metrics(metrics)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the clients that the old interface's `configure_evaluate` chooses."""
+        asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
+        return self._messages(asked, config, "evaluate")
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
+        answered, failures = self._answered(replies)
+        evaluated = []
+        for proxy, _, weight, numbers in answered:
+            evaluated.append((proxy, EvaluateRes(_DONE, float(numbers.get("loss", 0.0)), weight, numbers)))
+        loss, metrics = self.old.aggregate_evaluate(server_round, evaluated, failures)
+        return _metrics(metrics | ({} if loss is None else {"loss": loss}))
+
+    def _sent(self, arrays: ArrayRecord) -> Parameters:
+        self._names = list(arrays)
+        return _parameters(arrays)
+
+    def _record(self, parameters: Parameters) -> ArrayRecord:
+        values = parameters_to_ndarrays(parameters)
+        return ArrayRecord({name: Array(value) for name, value in zip(self._names, values, strict=True)})
+
+    def _messages(self, asked: list[tuple[ClientProxy, Any]], config: ConfigRecord, kind: str) -> list[Message]:
+        self._asked, messages = {proxy.node_id: proxy for proxy, _ in asked}, []
+        for proxy, each in asked:
+            told = ConfigRecord({**config, **each.config})
+            content = RecordDict({"arrays": self._record(each.parameters), "config": told})
+            messages.append(Message(content, proxy.node_id, kind))
+        return messages
+
+    def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
+        """Return the contents of the replies, with numbers of examples and others, by client; and what failed."""
+        answered, failures, silent = [], list[Any](), dict(self._asked)
+        for reply in replies:
+            proxy = silent.pop(reply.metadata.src_node_id)
+            if reply.has_error():
+                failures.append(RuntimeError(reply.error.reason))
+                continue
+            numbers = numbers_of(reply.content.metric_records.values())
+            weight = numbers.pop(_WEIGHT, 1)
+            answered.append((proxy, reply.content, int(weight) if isinstance(weight, (int, float)) else 1, numbers))
+        return answered, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
+
+
+class _Proxy(ClientProxy):
+    """A client that is known by its node alone: strategies choose it, and do not speak with it."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(str(node))
+        self.node_id = node
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise NotImplementedError("a strategy that speaks with its clients by itself cannot be played")
+
+    get_properties = get_parameters = fit = evaluate = reconnect = _refuse  # type: ignore[assignment]
+
+
+def manager_of(grid: Grid) -> SimpleClientManager:
+    """Return the clients of a grid, as strategies of the old interface choose among them."""
+    manager = SimpleClientManager()
+    for node in sorted(grid.get_node_ids()):
+        manager.register(_Proxy(node))
+    return manager
+
+
+def _parameters(record: ArrayRecord) -> Parameters:
+    return ndarrays_to_parameters(list(arrays_of(record).values()))
+
+
+def _metrics(metrics: dict[str, Any]) -> MetricRecord | None:
+    # Flower's new interface knows no other values than numbers and lists of them.
+    return MetricRecord(dict(pair for name, value in metrics.items() for pair in _plain(name, value)))
+
+
+def _plain(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    return [(name, value)] if isinstance(value, (int, float)) else plain_numbers(name, value)

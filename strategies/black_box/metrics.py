@@ -1,0 +1,98 @@
+"""Numbers beside the model: the names that a strategy asks its clients for, and the values that it gives out."""
+
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from flwr.app import MetricRecord
+
+_MOST_ENTRIES = 50  # of a list whose entries are no numbers, those that are looked at
+
+_asked: ContextVar[dict[str, None] | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def names_asked() -> Iterator[dict[str, None]]:
+    """Note the names that code looks up in the metrics of replies, in their order, whether they are there or not."""
+    names = dict[str, None]()
+    token = _asked.set(names)
+    try:
+        yield names
+    finally:
+        _asked.reset(token)
+
+
+def _note(name: object) -> None:
+    names = _asked.get()
+    if names is not None and isinstance(name, str):
+        names[name] = None
+
+
+class _Heard:
+    """Notes what is looked up in a mapping: by `[]`, `get`, `in` and what rests on these; stands before the mapping."""
+
+    def __getitem__(self, name: str) -> Any:
+        _note(name)
+        return super().__getitem__(name)  # type: ignore[misc]
+
+    def __contains__(self, name: object) -> bool:
+        _note(name)
+        return super().__contains__(name)  # type: ignore[misc]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        _note(name)
+        return super().get(name, default)  # type: ignore[misc]
+
+
+class TracedRecord(_Heard, MetricRecord):
+    """Metrics of a reply that note what is looked up in them."""
+
+    def keys(self) -> KeysView[str]:
+        return KeysView(self)
+
+
+class TracedDict(_Heard, dict[str, Any]):
+    """The same as a dictionary, as strategies of the old interface are given it."""
+
+
+def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
+    """Return the metrics of some records as one dictionary."""
+    return TracedDict((name, value) for record in records for name, value in record.items())
+
+
+def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[tuple[str, float]]:
+    """Give the numbers of a value by name: of a list its mean and its length, of a text its length, of a mapping all.
+
+    Parameters
+    ----------
+    name, value
+        Of the value, and the value, of any type: what has no number gives none.
+    mean
+        What stands before the name of a list's mean.
+    """
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        yield name, float(value)
+    elif isinstance(value, (str, bytes)):
+        yield f"length of {name}", float(len(value))
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from plain_numbers(f"{name}.{key}", entry, mean)
+    elif isinstance(value, (list, tuple, np.ndarray)) or hasattr(value, "__array__"):
+        yield from _of_many(name, value, mean)
+
+
+def _of_many(name: str, value: Any, mean: str) -> Iterator[tuple[str, float]]:
+    try:
+        array = np.asarray(value)
+    except Exception:  # lists of lists of different lengths, and arrays of other libraries
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind in "fiub" and array.size:
+        yield f"{mean}{name}", float(np.mean(array))
+        if array.ndim:
+            yield f"length of {name}", float(len(array))
+    elif isinstance(value, (list, tuple)):
+        yield f"length of {name}", float(len(value))
+        for place, entry in enumerate(value[:_MOST_ENTRIES]):
+            yield from plain_numbers(f"{name}[{place}]", entry, mean)

@@ -1,0 +1,317 @@
+"""Recorder of a trial: the releases, what differs, what others sent, and every number beside them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import pairwise
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.transcript import Sketch, Transcript
+from fl_audit.errors import in_a_line
+from fl_audit.strategies.black_box.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
+from fl_audit.strategies.black_box.message_tags import (
+    ClientAnswer,
+    Observer,
+    Replies,
+    TargetAction,
+    TrialTag,
+    read_note,
+    taken_answer,
+)
+from fl_audit.strategies.black_box.metrics import plain_numbers
+from fl_audit.strategies.grids import RecordedGrid
+
+ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
+FAILED = "the target's client gave no answer"
+"""The name of a number that a trial in place has where the target's client was asked, and replied with an error or not.
+
+The audit changes what this client works with, and whoever fails over a change does not show a leak by it: no guess of
+such a trial counts as right.
+"""
+_WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
+
+
+@dataclass(frozen=True)
+class RecordingSetup:
+    """What is fixed in a trial."""
+
+    model: Arrays  # the initial model, by the names of its tensors
+    rounds: int  # how many rounds a trial has
+    target: int  # the node of the client whose contribution differs
+    watcher: int | None  # the node of the one that looks, if there is one
+    observer: Observer  # where the adversary sits
+    # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
+    # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
+    difference: Callable[[int, Floats | None], Floats]
+    sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
+    note: TrialTag | None = None  # what clients are told with their messages; None tells them nothing
+    # By node, what others send who are held still; those who are not in it send what they replied the first time.
+    pulls: Mapping[int, TargetAction] = field(default_factory=dict)
+    knows_others: bool = (
+        False  # whether the observer knows what others contribute, and it may differ from trial to trial
+    )
+    own: Callable[[], Floats] | None = None  # returns what the watcher contributed last; None where it is not looked at
+    # From what the strategy returned to the numbers that the claim covers, by name.
+    released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
+
+
+@dataclass
+class _Round:
+    """What was recorded in a round; vectors have the shape (parameters,)."""
+
+    sent: Arrays  # the model that clients were sent
+    asked: set[int] = field(default_factory=set)  # nodes that were asked to train
+    answered: set[int] = field(default_factory=set)  # those of them that replied with something else than an error
+    difference: Floats | None = None  # what the target's client has learned
+    reply: Floats | None = None  # what arrived from the target's client, less what it was sent
+    own: Floats | None = None  # what arrived from the watcher, less what it was sent
+    has_arrived: bool = False  # whether arrays of the target's client arrived
+    others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
+
+
+@dataclass
+class PartitionRecorder:
+    """Recorder of the app's own training: it learns who is who, and leaves everything else alone."""
+
+    model: Arrays
+    replies: Replies
+    # By node: partitions, first updates, how many records there are, and why what was handed over is no data set.
+    partitions: dict[int, int | None] = field(init=False, default_factory=dict)
+    updates: dict[int, Floats] = field(init=False, default_factory=dict)
+    records: dict[int, int] = field(init=False, default_factory=dict)
+    faults: dict[int, str] = field(init=False, default_factory=dict)
+    codes: set[str] = field(init=False, default_factory=set)
+    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
+
+    def sends(self, message: Message) -> None:
+        """Tell a client that this is the app's own training."""
+        sent = with_names(records_of(message), set(self.model))
+        if sent is not None:
+            self._sent[message.metadata.dst_node_id] = sent
+        message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
+
+    def receives(self, reply: Message) -> None:
+        """Learn which partition answers, and what its first update is."""
+        read_note(reply)
+        answer, node = taken_answer(reply), reply.metadata.src_node_id
+        if answer is None:
+            return
+        self.partitions[node] = answer.partition
+        self.codes.add(answer.code)
+        if answer.records is not None:
+            self.records[node] = answer.records
+        if answer.fault:
+            self.faults[node] = answer.fault
+        own = with_names(records_of(reply), set(self.model))
+        if own is not None and node in self._sent and node not in self.updates:
+            base = base_of(own, self._sent[node], self.replies)
+            if shapes_of(base) == shapes_of(own):
+                self.updates[node] = flat(own) - flat(base)
+
+
+class TrialRecorder:
+    """Recorder of one trial."""
+
+    def __init__(self, scene: RecordingSetup) -> None:
+        self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
+        self.errors, self.outside = list[str](), set[str]()
+        self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
+
+    def sends(self, message: Message) -> None:
+        """Write the trial's note on a message, and note what it releases."""
+        node, note = message.metadata.dst_node_id, self._scene.note
+        if message.metadata.message_type.startswith("train"):
+            self._asked(node, message)
+        if note is not None:
+            action = note.action if node == self._scene.target else None  # nobody else is told
+            group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
+            told = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
+            message.metadata.group_id = told.written()
+
+    def receives(self, reply: Message) -> None:
+        """Note a reply, and give it the form that it has without us."""
+        read_note(reply)
+        if reply.has_error():
+            self.errors.append(" ".join((reply.error.reason or "no reason").split()))
+            return
+        answer = taken_answer(reply)
+        self.outside |= set(answer.outside if answer else ())
+        if reply.metadata.message_type.startswith("train") and self._rounds:
+            self._answered(reply, answer)
+
+    def _asked(self, node: int, message: Message) -> None:
+        scene = self._scene
+        # A node that is asked again is in the next round: strategies need not number their rounds.
+        if not self._rounds or node in self._rounds[-1].asked:
+            received = records_of(message)
+            model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
+            if model is None:
+                return
+            self._rounds.append(_Round(model))
+        self._rounds[-1].asked.add(node)
+        if node == scene.watcher and scene.observer is Observer.CLIENT:
+            for name, record in message.content.config_records.items():
+                self._note(name, record)
+
+    def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
+        scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        heard.answered.add(node)
+        if node == scene.target:
+            heard.has_arrived = bool(reply.content.array_records)
+            heard.difference = None if answer is None else answer.update
+        elif scene.note is not None and scene.note.is_still and len(self._rounds) == 1:
+            self.arrived[node] = _digest(reply)
+        is_own = node == scene.watcher and scene.own is not None
+        is_seen = node == scene.target and scene.observer is Observer.SERVER
+        if not (is_own or is_seen or scene.knows_others):
+            return
+        arrays = with_names(records_of(reply), set(scene.model))
+        if arrays is None:
+            return
+        is_model = scene.note is None or scene.note.replies is Replies.MODELS
+        update = flat(arrays, scene.model) - (flat(heard.sent, scene.model) if is_model else 0.0)
+        if node == scene.target:
+            heard.reply = update
+        elif np.all(np.isfinite(update)):
+            heard.others.append((_weight(reply), update))
+        if is_own and scene.own is not None:
+            heard.own = np.nan_to_num(update - scene.own())
+        if is_seen:
+            for record in reply.content.metric_records.values():
+                self._note("reply", record)
+
+    def _note(self, what: str, numbers: Mapping[str, object]) -> None:
+        """Note the numbers of values."""
+        for name, value in numbers.items():
+            for label, number in () if name == "server-round" else plain_numbers(name, value):
+                self._numbers[f"{what}: {label}"].append(number)
+
+    def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
+        """Return what was seen of the trial, whose strategy returned something, or raised it."""
+        scene, rounds = self._scene, self._scene.rounds
+        is_of_server = scene.observer is Observer.SERVER
+        size = sum(value.size for value in scene.model.values())
+        heard = self._rounds[:rounds]
+        models = [one.sent for one in heard]
+        if result is not None and len(heard) == rounds and result.arrays:
+            models.append(arrays_of(result.arrays))
+        for released in () if is_of_server else models[1:]:
+            self._note_form(released)
+        if result is not None:
+            for name, numbers in scene.released_numbers(result).items():
+                self._numbers[name] += numbers
+        sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
+        values, steps = sent[1:], sent[1:] - sent[:-1]
+        if is_of_server:
+            steps = _stacked([one.reply for one in heard], rounds, size, np.nan)
+            values = steps + sent[:-1]
+        told = [*(one.difference for one in heard), *[None] * (rounds - len(heard))]
+        difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
+        others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
+        own = _stacked([one.own for one in heard], rounds, size, 0.0)
+        # Of a target that has learned nothing, nothing arrives, whatever it sends.
+        contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
+        arrived = (one.has_arrived for one in heard)
+        has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
+        sketch, direction = scene.sketch, difference
+        if sketch is not None:  # vectors stay as they are without one
+            for there in (step[np.isfinite(step)] for step in steps):  # what a sketch does not show
+                self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
+                share = float(np.mean(there == 0)) if there.size else 1.0
+                self._numbers["share of values that were left as they were"].append(share)
+            values, direction = values[:, sketch.shown], sketch.of_difference(difference)
+            steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
+        beside = _summarised(self._numbers, self.errors, refusal)
+        if scene.note is not None and any(scene.target in one.asked - one.answered for one in heard):
+            beside[FAILED] = 1.0
+        return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
+
+    def _note_form(self, released: Arrays) -> None:
+        """Note which tensors a release has, and those that are in it beside the model."""
+        beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
+        self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
+        forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
+        self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+
+def errors_in(seen: Transcript) -> list[str]:
+    """Return what clients said in a trial who replied with an error, each error once."""
+    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
+
+
+def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
+    """Return the names of the numbers of some trials that may count as evidence: errors of clients do not."""
+    names = {name for one in seen for name in one.numbers}
+    return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
+
+
+def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
+    """Return what is seen of one trial: the one player of all trials.
+
+    Parameters
+    ----------
+    start, grid, recorder
+        Has a strategy train on a grid, where its clients are: an app's own, or one in this process; who writes it down.
+    """
+    result, refusal = None, None
+    try:
+        result = start(RecordedGrid(grid, recorder))
+    # Whatever a foreign strategy raises is a finding, never the end of the audit, and nor is its own end.
+    except (Exception, SystemExit) as error:
+        refusal = in_a_line(error)
+    return recorder._seen(result, refusal)
+
+
+def _is_same(before: Arrays, after: Arrays) -> bool:
+    """Return whether a model is the same as before: then nothing was released."""
+    same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
+    return set(before) == set(after) and all(same)
+
+
+def _weight(reply: Message) -> float:
+    """Return the weight of a reply in a mean, as far as one can tell."""
+    named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
+    return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
+
+
+def _digest(reply: Message) -> str:
+    """Return a digest of the arrays of a reply, to the last bit."""
+    found = sha256()
+    for name, record in sorted(reply.content.array_records.items()):
+        for key, array in record.items():
+            found.update(f"{name} {key} {array.dtype} {array.shape}".encode() + array.data)
+    return found.hexdigest()
+
+
+def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:
+    total = sum(weight for weight, _ in weighted)
+    return sum((weight / total * update for weight, update in weighted), np.zeros(())) if total > 0 else None
+
+
+def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int, missing: float) -> Floats:
+    found = np.full((rounds, size), missing)
+    for place, vector in enumerate(vectors):
+        if vector is not None:
+            found[place] = vector
+    return found
+
+
+def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
+    """Return numbers that were noted round by round: the only one, or the first, the last and the mean."""
+    found = dict[str, float]()
+    for name, values in numbers.items():
+        if len(values) == 1:
+            found[name] = values[0]
+        elif values:
+            found |= {f"{name}, first": values[0], f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
+    for said in errors:
+        found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
+    if refusal is not None:
+        found["the mechanism refused to go on"] = 1.0
+    return found

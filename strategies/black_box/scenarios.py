@@ -1,0 +1,278 @@
+"""The scenarios: what the target contributes under D and under D', and the stages on which they are played."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from fl_audit.adjacency import Relation, Unit
+
+RECORDS_OF_OTHERS = 3
+"""Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
+HUGE = 1000.0  # times the clipping norm: what must not pass
+
+
+class Direction(Enum):
+    """Where an update points.
+
+    NOWHERE is a millionth of the norm, so that a mechanism which cannot bear an update of exactly zero (ZERO) can still
+    be asked everything else.
+    """
+
+    NOWHERE = "almost nowhere"
+    ZERO = "nowhere"
+    FIRST = "first"
+    SECOND = "second"
+    EVERY_TENSOR = "every tensor"
+    SCALAR = "scalar"
+    COUNTER = "counter"
+    SWITCH = "switch"
+    RUNNING = "running statistics"
+
+
+class ReplyForm(Enum):
+    """In which form a reply arrives."""
+
+    PLAIN = "plain"
+    MISSING = "missing"
+    NOT_A_NUMBER = "not a number"
+    PERMUTED = "permuted keys"
+    HALF = "half precision"
+    MISSHAPED = "wrong shape"
+
+
+class Model(Enum):
+    """Which parameters the model has."""
+
+    PLAIN = "plain"
+    WITH_SCALAR = "with a parameter without axes"
+    WITH_BUFFERS = "with the buffers of a batch normalisation"
+    WITH_SWITCHES = "with a mask of switches"
+    HALF = "in half precision"
+    LARGE = "of 10,100 parameters"
+    OWN = "the app's own"
+
+
+class Others(Enum):
+    """How the contributions of everybody but the target lie."""
+
+    IDENTICAL = "all others contribute the same"
+    SPREAD = "the others point everywhere"
+    PAIRS = "the others come in opposing pairs"
+    MEDIAN = "half of the others pull one way and half the other way, so that the target decides"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a scenario is played."""
+
+    name: str = ""  # by which it is called; empty for the usual one
+    others: Others = Others.IDENTICAL  # how the others' contributions lie; IDENTICAL leaves them to the scenario
+    clients: int | None = None  # how many there are, if the strategy can be made for them; None for the system's
+    model: Model | None = None  # which parameters the model has; None leaves it to the scenario
+
+    @property
+    def words(self) -> str:
+        """What is unusual, in words."""
+        said = ["" if self.others is Others.IDENTICAL else self.others.value]
+        said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
+        return "; ".join(part for part in said if part)
+
+
+FEW, MANY = 4, 20
+STAGES = (
+    Environment("others spread", Others.SPREAD),
+    Environment("others in pairs", Others.PAIRS),
+    Environment("around a median", Others.MEDIAN),
+    Environment("around a median, few", Others.MEDIAN, FEW),
+    Environment("around a median, many", Others.MEDIAN, MANY),
+    Environment("others spread, many", Others.SPREAD, MANY),
+    Environment("large model", model=Model.LARGE),
+    Environment("own model", model=Model.OWN),
+    Environment("own model, around a median", Others.MEDIAN, model=Model.OWN),
+)
+"""The unusual stages, on which the plainest scenarios are played once more."""
+
+
+class Schedule(Enum):
+    """In which rounds the target contributes, and with which sign."""
+
+    STEADY = "steady"
+    ALTERNATING = "alternating"
+    ONCE = "once"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one client contributes."""
+
+    direction: Direction = Direction.NOWHERE  # where its update points
+    length: float = 1.0  # length of the update, as a multiple of the clipping norm
+    examples: int = 10  # number of examples that it names
+    loss: float = 1.0  # a metric that it reports
+    evaluation: float = 1.0  # the same metric, where it is asked to evaluate
+    form: ReplyForm = ReplyForm.PLAIN  # form of its reply
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario."""
+
+    name: str  # by which it is called
+    words: str  # what happens in it
+    # `present`, `absent`: what the target contributes under D and under D'. For claims about records this is the
+    # differing record, and `absent` is a record only where the relation is replacement.
+    present: Part
+    absent: Part = Part()
+    others: Part = Part(Direction.SECOND)  # what everybody else contributes
+    model: Model = Model.PLAIN  # which parameters there are
+    schedule: Schedule = Schedule.STEADY  # in which rounds the target contributes
+    relation: Relation | None = None  # the relation for which these are neighbours; None for both
+    units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
+    is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
+    is_beyond: bool = False  # whether more than the clipping norm is sent
+    fix: str = ""  # what usually fixes a leak that it shows
+    least_rounds: int = 1  # fewest rounds in which it says anything new
+    stage: Environment = Environment()  # where it is played
+
+    @property
+    def plain_name(self) -> str:
+        """Name of this kind on the usual stage."""
+        return self.name.removesuffix(f", {self.stage.name}")
+
+    def on(self, stage: Environment) -> "Scenario":
+        """Return this kind on another stage."""
+        name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
+        fix = self.fix if stage.others is Others.IDENTICAL else _MEAN
+        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
+
+
+_ANY = (Unit.CLIENT, Unit.USER, Unit.RECORD)
+_FIRST = Part(Direction.FIRST)
+
+_CLIP = (
+    "Clip the whole update of a client, over all parameters together and before anything is averaged, to the norm that "
+    "the noise is calibrated for."
+)
+_SENSITIVITY = (
+    "Calibrate the noise to the sensitivity of this relation: the clipping norm where a unit comes or goes, twice the "
+    "norm where it is exchanged. Check the denominator, and the composition over all rounds."
+)
+_WEIGHT = (
+    "Give every client the same weight and divide by a fixed, public number; what a client says of itself must not "
+    "change how others count."
+)
+_EVERYTHING = (
+    "Clip and noise every array that is released, parameters without axes and counters included, or leave it out of "
+    "the release."
+)
+_REFUSE = (
+    "Refuse a round with a reply that is missing, not finite or of another form, or account for what is done instead."
+)
+_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
+_MEAN = (
+    "Noise that is calibrated for a mean does not cover a median, a trimmed mean or a choice among replies: one client "
+    "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
+)
+
+KINDS: tuple[Scenario, ...] = (
+    Scenario("removed", "an update at the clipping norm against none", _FIRST, units=_ANY, relation=Relation.ADD_REMOVE,
+         fix=_SENSITIVITY),
+    Scenario("opposite", "an update at the clipping norm against its opposite", _FIRST, Part(Direction.FIRST, -1.0),
+         relation=Relation.REPLACE, units=_ANY, fix=_SENSITIVITY),
+    Scenario("replaced", "an update at the clipping norm against another one", _FIRST, Part(Direction.SECOND),
+         relation=Relation.REPLACE, units=_ANY, fix=_SENSITIVITY),
+    Scenario("huge", "an update of a thousand times the clipping norm against none", Part(Direction.FIRST, HUGE),
+         is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, fix=_CLIP),
+    Scenario("huge in every tensor", "an update far beyond the clipping norm in every tensor against none",
+         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_ANY, relation=Relation.ADD_REMOVE, fix=_CLIP),
+    Scenario("huge and opposite", "an update of a thousand times the clipping norm against its opposite",
+         Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
+         is_beyond=True, units=_ANY, relation=Relation.REPLACE, fix=f"{_CLIP} {_SENSITIVITY}"),
+    Scenario("removed among opposite ones",
+        "a record at the clipping norm against none, among others that all point away",
+         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.USER, Unit.RECORD),
+         relation=Relation.ADD_REMOVE,
+         fix=f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}"),
+    Scenario("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO),
+         fix="Treat an update of exactly zero like any other one: divide by the norm only where it is above the "
+              "limit."),
+    Scenario("all zero",
+        "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
+         _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO),
+         fix="Treat updates of exactly zero like any others: divide by the norm only where it is above the limit."),
+    Scenario("tiny", "an update of a ten-thousandth of the clipping norm against none", Part(Direction.FIRST, 1e-4),
+         units=_ANY, relation=Relation.ADD_REMOVE, fix=f"Never scale an update up to a norm. {_CLIP}"),
+    Scenario("alone", "an update at the clipping norm against none, while nobody else changes anything", _FIRST,
+         others=Part(), relation=Relation.ADD_REMOVE, fix=_SENSITIVITY),
+    Scenario("nothing", "no update, with another number of examples, while nobody else changes anything",
+         Part(examples=11), others=Part(), fix=_WEIGHT),
+    Scenario("many examples", "an update of a client that names a thousand times as many examples against none",
+         Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE, fix=_WEIGHT),
+    Scenario("more examples than true", "no update, and a thousand times as many examples named",
+         Part(examples=10_000), fix=_WEIGHT),
+    Scenario("metrics", "no update, and another loss reported of training", Part(loss=5.0),
+         fix="Release no metric that was not clipped, noised and accounted for; keep the others on the server."),
+    Scenario("parameter without axes", "an update of nothing but a parameter without axes, against none",
+         Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True, fix=_EVERYTHING),
+    Scenario("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
+         Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, fix=_EVERYTHING),
+    Scenario("switches", "an update of nothing but switches of a mask, against none",
+         Part(Direction.SWITCH, HUGE), model=Model.WITH_SWITCHES, is_beyond=True, fix=_EVERYTHING),
+    Scenario("running statistics", "an update of nothing but the running statistics of a normalisation, against none",
+         Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, fix=_EVERYTHING),
+    Scenario("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,
+         model=Model.HALF, relation=Relation.ADD_REMOVE,
+         fix="Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand."),
+    Scenario("alternating", "an update whose sign changes from round to round against none", _FIRST,
+         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, fix=_NEW_NOISE),
+    Scenario("once", "an update in the first round alone against none", _FIRST,
+         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_ANY, fix=_NEW_NOISE),
+    Scenario("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
+         Part(Direction.SECOND, -1.0), Part(form=ReplyForm.MISSING),
+         is_malformed=True, relation=Relation.ADD_REMOVE, fix=_REFUSE),
+    Scenario("not a number", "an update with a value that is no number against none", Part(form=ReplyForm.NOT_A_NUMBER),
+         is_malformed=True, fix=_REFUSE),
+    Scenario("permuted keys", "an update with its tensors in another order against none",
+         Part(Direction.FIRST, form=ReplyForm.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE,
+         fix="Match tensors by their names, never by their order."),
+    Scenario("half-precision reply", "an update in half precision against none", Part(Direction.FIRST,
+        form=ReplyForm.HALF),
+         is_malformed=True, relation=Relation.ADD_REMOVE, fix=_REFUSE),
+    Scenario("wrong shape", "an update of a wrong shape against none", Part(form=ReplyForm.MISSHAPED),
+        is_malformed=True,
+         fix=_REFUSE),
+)  # fmt: skip
+"""Every scenario on the usual stage."""
+
+_ON_STAGES = ("removed", "opposite")
+_ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
+
+
+STAGED: tuple[Scenario, ...] = tuple(
+    kind.on(stage)
+    for stage in STAGES
+    for kind in KINDS
+    if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
+)
+"""The plainest scenarios on the unusual stages: who else is there matters for these alone."""
+EVALUATION = Scenario(
+    "evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0),
+    fix="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
+)  # fmt: skip
+OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
+"""Updates of those tensors alone that are easily forgotten."""
+_ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
+_OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
+"""The same on an app's own model, whose tensors have names of their own."""
+BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
+"""Every scenario, by its name; a new one stands last, so that trials of the others keep their draws."""
+WORDS = {name: kind.words for name, kind in BY_NAME.items()}
+FIXES = {name: kind.fix for name, kind in BY_NAME.items()}
+"""What happens in every scenario, and what usually fixes a leak that it shows, by its name."""
+PROVISOS = {
+    name: "Where the clients' own training code clips, which no trial sees, no such update can come, and "
+    "--trust-client-clipping "
+    "(is_clipped=False in Python) plays none."
+    for name, kind in BY_NAME.items()
+    if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)
+}
+"""On what it depends whether an update beyond the clipping norm can come, by the names of kinds that play one."""

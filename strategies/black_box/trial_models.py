@@ -1,0 +1,194 @@
+"""The models of black-box trials, and what a part of a trial is on them: vectors, and tensors in some form."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.black_box.arrays import Arrays, moved
+from fl_audit.strategies.black_box.scenarios import Direction, Model, Others, Part, ReplyForm, Schedule
+
+ALMOST_NOTHING = 1e-6
+"""Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
+_SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
+_SIDE = 100  # neurons of a layer of the large model
+
+
+class Template(NamedTuple):
+    """The model of a trial."""
+
+    arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
+    # `first`, `second`: two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a
+    # usual update that is a parameter without axes, a counter, a switch or a running statistic.
+    first: Floats
+    second: Floats
+    tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
+    trained: NDArray[np.int64]  # places of the trained parameters
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return len(self.first)
+
+
+@lru_cache
+def template(model: Model) -> Template:
+    """Return the model that a scenario is played on; it starts at zero, and an app's own is refused."""
+    dtype = np.float16 if model is Model.HALF else np.float32
+    # Two layers' worth is enough for most leaks that are looked for.
+    arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
+    match model:
+        case Model.WITH_SCALAR:
+            arrays[_SCALAR] = np.zeros((), dtype)
+        case Model.WITH_BUFFERS:
+            arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
+            arrays[_COUNTER] = np.zeros((), np.int64)
+        case Model.WITH_SWITCHES:
+            # By itself: strategies that cannot bear it would hide what they do with the others.
+            arrays[_SWITCH] = np.zeros(3, np.bool_)
+        case Model.LARGE:
+            arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
+        case Model.PLAIN | Model.HALF:
+            pass
+        case Model.OWN:
+            raise ValueError("an app's own model is the app's: accepted are the others")
+        case _:
+            assert_never(model)
+    return template_of(arrays)
+
+
+def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
+    """Return a model of some tensors."""
+    ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
+    ends = np.cumsum([array.size for array in ordered.values()])
+    tensors = tuple(
+        (name, slice(int(end) - array.size, int(end))) for (name, array), end in zip(ordered.items(), ends, strict=True)
+    )
+    learned = {name for name, value in ordered.items() if value.ndim > 0 and value.dtype.kind == "f"}
+    learned -= {name for name, value in ordered.items() if is_moved_by(Direction.RUNNING, name, value)}
+    places = [np.arange(part.start, part.stop) for name, part in tensors if name in learned]
+    trained = np.concatenate([np.zeros(0, np.int64), *places])
+    directions = np.zeros((2, int(ends[-1])))
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
+    directions[:, trained] = np.linalg.qr(draws.T)[0].T
+    return Template(ordered, directions[0], directions[1], tensors, trained)
+
+
+def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
+    """Return whether an update of tensors of one sort alone moves this one; False for all other directions.
+
+    Parameters
+    ----------
+    direction, name, array
+        Direction of the update, and the tensor.
+    """
+    match direction:
+        case Direction.SCALAR:
+            return array.ndim == 0 and array.dtype.kind == "f"
+        case Direction.COUNTER:
+            return array.dtype.kind in "iu"
+        case Direction.SWITCH:
+            return array.dtype.kind == "b"
+        case Direction.RUNNING:
+            return name.rpartition(".")[2].startswith("running_")
+        case Direction.NOWHERE | Direction.ZERO | Direction.FIRST | Direction.SECOND | Direction.EVERY_TENSOR:
+            return False
+        case _:
+            assert_never(direction)
+
+
+def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
+    """Return what a part adds to the model in a round, shape (parameters,).
+
+    Parameters
+    ----------
+    part, round, schedule
+        What the client does, in which round, and how that changes from round to round.
+    model, norm
+        The model with its directions, and the norm that lengths are multiples of.
+    """
+    length, update = part.length * norm, np.zeros(model.size)
+    match schedule:
+        case Schedule.ALTERNATING:
+            length *= -1.0 if round % 2 == 0 else 1.0
+        case Schedule.ONCE if round > 1:
+            # Not exactly zero: what cannot bear that is found by a scenario of its own.
+            return ALMOST_NOTHING * norm * model.second
+        case Schedule.ONCE | Schedule.STEADY:
+            pass
+        case _:
+            assert_never(schedule)
+    match part.direction:
+        case Direction.ZERO:
+            return update
+        case Direction.NOWHERE:
+            return ALMOST_NOTHING * norm * model.second
+        case Direction.FIRST:
+            return length * model.first
+        case Direction.SECOND:
+            return length * model.second
+        case Direction.EVERY_TENSOR:
+            for _, place in model.tensors:  # of length 1 in each
+                update[place] = model.first[place] / max(float(np.linalg.norm(model.first[place])), 1e-300)
+            return length * update
+        case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
+            for name, place in model.tensors:
+                if is_moved_by(part.direction, name, model.arrays[name]):
+                    update[place] = length
+            return update
+        case _:
+            assert_never(part.direction)
+
+
+def others_of(others: Others, model: Template, count: int) -> Floats:
+    """Return what all others contribute on a stage, shape (count, parameters), each of length 1.
+
+    Parameters
+    ----------
+    others, model, count
+        How the contributions lie; not IDENTICAL, where the scenario says it; to what, and of how many.
+    """
+    if others is Others.MEDIAN:
+        # Of an odd number one more pulls away from the target, which makes them even.
+        signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
+        return np.asarray(signs[:, None] * model.first)
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
+    if others is Others.PAIRS:
+        draws[1::2] = -draws[: count - 1 : 2]
+    found = np.zeros((count, model.size))
+    found[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
+    return found
+
+
+def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) -> Arrays | None:
+    """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
+
+    Parameters
+    ----------
+    received, update, model, form
+        The model that it was sent, what it adds, shape (parameters,), names and shapes, and the form of the reply.
+    """
+    there = {name: received.get(name, value) for name, value in model.arrays.items()}
+    arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
+    first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
+    match form:
+        case ReplyForm.PLAIN:
+            return arrays
+        case ReplyForm.MISSING:
+            return None
+        case ReplyForm.NOT_A_NUMBER:
+            spoiled = np.array(arrays[first])
+            spoiled.flat[0] = np.nan
+            return arrays | {first: spoiled}
+        case ReplyForm.PERMUTED:
+            return dict(reversed(arrays.items()))
+        case ReplyForm.HALF:
+            return {name: value.astype(np.float16) for name, value in arrays.items()}
+        case ReplyForm.MISSHAPED:
+            return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
+        case _:
+            assert_never(form)

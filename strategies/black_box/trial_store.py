@@ -1,0 +1,231 @@
+"""The directory of an audit: what was agreed, the secret of the trials, and one whole file for every trial played."""
+
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fl_audit.atomic_files import atomic_file, remove_halves
+from fl_audit.audits.black_box.claim import LESSONS
+from fl_audit.audits.black_box.claim_audit import NotCovered, Tell
+from fl_audit.audits.black_box.online_testing import most_telling
+from fl_audit.audits.black_box.transcript import Transcript, stacked
+from fl_audit.errors import InputError, require
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.black_box.audit_config import AuditConfig
+from fl_audit.strategies.black_box.recorder import FAILED, names_that_tell
+
+_SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
+_COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
+_PARTS = ("steps", "released", "direction", "others", "own")
+ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of what is seen of a model
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The trials of an audit, over any number of runs of the app."""
+
+    directory: Path  # where they are kept
+    audit: AuditConfig  # what was agreed
+    seed: int  # the secret that the trials follow
+    # What the target's client may send. Where there are several, the first trials try them in turn, twenty each, and
+    # all others play the one that told most in these.
+    contributions: tuple[str, ...]
+
+    @staticmethod
+    def finished(audit: AuditConfig) -> "Campaign | None":
+        """Return the last campaign of an audit that is all played, None if none is; refused if of several apps."""
+        agreed = _agreed(audit).items()
+        found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
+        found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
+        apps = sorted({str(settings["app"]) for settings in found.values()})
+        several = f"{audit.directory} has trials of the apps {', '.join(apps)}"
+        largest = max(found, default=Path()).parent
+        require(len(apps) < 2, f"{several}: accepted is a directory of one, such as {largest}")
+        if not found:
+            return None
+        last = max(found, key=lambda path: path.stat().st_mtime_ns)
+        return Campaign(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
+
+    @property
+    def pilots(self) -> int:
+        """How many trials at the start try contributions in turn."""
+        return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
+
+    def contribution(self, trial: int) -> str:
+        """Return what the target's client sends in a trial, if it is there; it follows from earlier trials alone."""
+        return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
+
+    @property
+    def chosen(self) -> str:
+        """The contribution that told most in the first trials; the only one if there is one."""
+        if len(self.contributions) == 1:
+            return self.contributions[0]
+        return str(_read(self.directory / _CHOICE)["contribution"])
+
+    def choose(self, columns: ResultColumns) -> None:
+        """Choose the contribution of the trials after the first ones, if that is due."""
+        if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
+            return
+        tried = []
+        for contribution in self.contributions:
+            numbers = [trial for trial in range(1, self.pilots + 1) if self.contribution(trial) == contribution]
+            answered = [trial for trial in numbers if FAILED not in self.trial(trial).numbers] or numbers
+            seen, present = [self.trial(trial) for trial in answered], [self.is_present(trial) for trial in answered]
+            tried.append((stacked(seen, columns, names_that_tell(seen)), np.array(present)))
+        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]})
+
+    @property
+    def counted(self) -> list[int]:
+        """Numbers of the trials with the chosen contribution: the first of them teach, the others count."""
+        return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
+
+    def keep_columns(self, columns: ResultColumns) -> None:
+        """Keep what is seen of the model; that is done when all trials are played."""
+        _write(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
+
+    @property
+    def columns(self) -> ResultColumns:
+        """What is seen of the model."""
+        return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
+
+    @property
+    def missing(self) -> list[int]:
+        """Numbers of the trials that are not played yet, from 1."""
+        return [number for number in range(1, self.audit.trials + 1) if not self._file(number).exists()]
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the server alone adds noise, for certain: then a claim covers who knows what all others sent.
+
+        It is where they are held still, and where they replied the same to the first model in every trial that counts.
+        """
+        if self.not_covered is None:
+            return True
+        first = np.stack([self.trial(number).others[0] for number in self.counted])
+        return bool(np.all(first == first[0]))
+
+    @property
+    def not_covered(self) -> NotCovered | None:
+        """Why the others are not held still in trials, None if they are."""
+        said = _read(self.directory / _STILL)["not_covered"]
+        return None if said is None else NotCovered(said)
+
+    def keep_unrefuted(self, why: NotCovered | None) -> None:
+        """Keep whether the others are held still in trials, and why not.
+
+        That is settled before the first trial, or once more where holding them still fails: no trial counts then.
+        """
+        _write(self.directory / _STILL, {"not_covered": why})
+        for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
+            path.unlink(missing_ok=True)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was settled for the trials."""
+        return not (self.directory / _STILL).exists()
+
+    def is_present(self, trial: int) -> bool:
+        """Whether D is played in a trial: the toss of a fair coin."""
+        return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
+
+    def add(self, trial: int, seen: Transcript) -> None:
+        """Keep what was seen of a trial that was played.
+
+        Parameters
+        ----------
+        trial, seen
+            Its number, and what was seen.
+        """
+        arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
+        arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
+        arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
+        arrays["numbers"] = np.array(list(seen.numbers.values()), dtype=np.float64)
+        arrays["refusal"] = np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_)
+        with atomic_file(self._file(trial)) as file, file.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)
+
+    def trial(self, number: int) -> Transcript:
+        """Return a trial that was played."""
+        with np.load(self._file(number), allow_pickle=False) as file:
+            refusal = next(map(str, file["refusal"]), None)
+            numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
+            parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
+            contributed, has_release = map(bool, file["was_a_trial"])
+        return Transcript(**parts, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
+
+    def _file(self, number: int) -> Path:
+        return self.directory / "trials" / f"{number:06d}.npz"
+
+    @property
+    def probe(self) -> str | None:
+        """What the strategy said to an update of exactly zero, empty if it took it; None if it was not asked yet."""
+        path = self.directory / _PROBE
+        return str(_read(path)["said"]) if path.exists() else None
+
+    def keep_probe(self, said: str) -> None:
+        """Keep what the strategy said to an update of exactly zero."""
+        _write(self.directory / _PROBE, {"said": said})
+
+
+def open_campaign(
+    audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
+) -> Campaign:
+    """Begin a campaign, or go on with the one of the same app, code and settings; what cannot be read is refused.
+
+    Parameters
+    ----------
+    audit, shapes, tried
+        What was agreed, shapes of the model's tensors, and what the target's client may send.
+    app, code, tell
+        Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
+        trials.
+    """
+    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
+    agreed |= {"app": app, "code": code}
+    digest = sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:12]
+    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
+    directory = audit.directory / f"{name}-{digest}"
+    if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
+        remove_halves(directory)
+        return Campaign(directory, audit, _seed(directory), tried)
+    others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
+    last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
+    if last is not None:
+        before = _read(last)
+        names = {"code": "the code or its numbers"}
+        changed = ", ".join(names.get(key, key) for key in agreed if before.get(key) != agreed[key])
+        tell(f"the trials in {last.parent} are of {app} before a change of {changed}: new ones are played")
+    drawn = secrets.randbits(63) if audit.seed is None else audit.seed
+    _write(directory / _SECRET, {"seed": drawn}, private=True)
+    _write(directory / _SETTINGS, agreed)
+    return Campaign(directory, audit, drawn, tried)
+
+
+def _seed(directory: Path) -> int:
+    return int(_read(directory / _SECRET)["seed"])
+
+
+def _agreed(audit: AuditConfig) -> dict[str, Any]:
+    """Return the settings on which trials depend, as JSON values: under others it is another audit."""
+    own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
+    found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): accepted is a file that this program wrote") from error
+    assert isinstance(found, dict)
+    return found
+
+
+def _write(path: Path, values: dict[str, Any], private: bool = False) -> None:
+    with atomic_file(path, private) as file:
+        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")

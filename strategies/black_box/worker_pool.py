@@ -1,0 +1,269 @@
+"""Work on several processes, which are copies of this one and end with it: none that dies or stalls is waited for.
+
+A copy (fork) has what this process has in memory: strategies of other people can seldom be sent. It has none of its
+threads, so code that waits for one of them waits for ever. Where nothing comes back and no time of a processor is used,
+this process goes on alone.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, NoReturn, TypeVar
+
+import psutil
+
+from fl_audit.errors import in_a_line
+
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+SILENCE = 20.0  # seconds without a result or work of a processor, after which this process goes on alone
+_QUIET = 0.005  # seconds of a processor in a second, below which a process does nothing
+_LOOK = 1.0  # seconds between two looks at processes that say nothing
+_GRACE = 1.0  # seconds in which what is being done may end when the time is over
+_LONGEST = 1e7  # seconds that a timer is set to, at most
+_PR_SET_PDEATHSIG = 1
+_stalled = list[int]()
+"""Of this process, if copies of it have stalled: later ones would lack the same threads."""
+
+
+class _TimeIsOver(BaseException):  # no error, and not to be caught as one by the code that it interrupts
+    """Raised in a task that goes on when its time is over."""
+
+
+@contextmanager
+def _alarm(until: float) -> Iterator[None]:
+    """Interrupt a task that is not over at a time by the monotonic clock, where this process can and nobody else does.
+
+    Code that does not come back to Python is not interrupted.
+    """
+    is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
+    left = until + _GRACE - time.monotonic()
+    if not is_main or left > _LONGEST or left <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def ring(*_: object) -> NoReturn:
+        raise _TimeIsOver
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+class _Worker:
+    """A copy of this process, and the task that it has."""
+
+    def __init__(self, work: Callable[[Any, float], Any]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self.place: int | None = None
+        self.process: BaseProcess = context.Process(target=_serve, args=(work, theirs, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def begin(self, place: int, task: object, until: float) -> None:
+        self.place = place
+        with suppress(OSError):  # one that has died is noticed when it is asked for its result
+            self.connection.send((task, until))
+
+    def end(self) -> str:
+        """End the process, and return how it ended."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        code = self.process.exitcode or 0
+        return f"with status {code}" if code >= 0 else f"by signal {-code}"
+
+
+class WorkerPool(Generic[Task, Done]):
+    """Does tasks in order, on several processes or here.
+
+    Parameters
+    ----------
+    work
+        Does one task; the time by the monotonic clock when it should stop comes with it.
+    lost
+        What stands for a task that ended its process twice, and how it ended.
+    processes, say
+        How many processes; and what is told why there are fewer.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Task, float], Done],
+        lost: Callable[[Task, str], Done],
+        processes: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._work, self._lost, self._say = work, lost, say
+        can_copy = "fork" in multiprocessing.get_all_start_methods() and os.getpid() not in _stalled
+        self._count = processes if can_copy else 1
+        self._workers = list[_Worker]()
+
+    def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
+        """Return the results of tasks by their places: of all, or of those that are done when the time is over.
+
+        Parameters
+        ----------
+        tasks, until
+            What is to be done, and the time by the monotonic clock.
+        """
+        found = dict[int, Done]()
+        if self._count > 1:
+            self._together(tasks, until, found)
+        if self._count == 1:
+            with suppress(_TimeIsOver), _alarm(until):
+                for place, task in enumerate(tasks):
+                    if time.monotonic() > until:
+                        break
+                    if place not in found:
+                        found[place] = self._work(task, until)
+        return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
+
+    def _together(self, tasks: Sequence[Task], until: float, found: dict[int, Done]) -> None:
+        left, deaths = list(range(len(tasks)))[::-1], dict[int, int]()
+        quiet_since, used = time.monotonic(), 0.0
+        while len(found) < len(tasks):
+            if time.monotonic() > until:
+                left.clear()
+            self._hand_out(tasks, left, until)
+            busy = {worker.connection: worker for worker in self._workers if worker.place is not None}
+            if not busy or time.monotonic() > until + _GRACE:
+                break
+            ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
+            for connection in ready:
+                self._heard(busy[connection], tasks, left, deaths, found)  # type: ignore[index]
+            now, spent = time.monotonic(), sum(map(_seconds_of, self._workers))
+            if ready or spent - used > _QUIET * (now - quiet_since):
+                quiet_since, used = now, spent
+            elif now - quiet_since > SILENCE:
+                self._count = 1
+                _stalled.append(os.getpid())
+                self._say(f"the processes that play trials did nothing for {SILENCE:g} s: this one goes on alone")
+                break
+        # What is still being done is not waited for: it may never end.
+        for worker in [one for one in self._workers if one.place is not None or self._count == 1]:
+            self._workers.remove(worker)
+            worker.end()
+
+    def _hand_out(self, tasks: Sequence[Task], left: list[int], until: float) -> None:
+        idle = sum(worker.place is None for worker in self._workers)
+        for _ in range(min(self._count - len(self._workers), len(left) - idle)):
+            self._workers.append(_Worker(self._work))
+        for worker in self._workers:
+            if worker.place is None and left:
+                place = left.pop()
+                worker.begin(place, tasks[place], until)
+
+    def _heard(
+        self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
+    ) -> None:
+        """Take what a worker sent, or put its task back if it has died; one that kills twice is lost."""
+        place, worker.place = worker.place, None
+        assert place is not None
+        try:
+            is_done, result = worker.connection.recv()
+        except (EOFError, OSError):
+            self._workers.remove(worker)
+            how = worker.end()
+            deaths[place] = deaths.get(place, 0) + 1
+            if deaths[place] > 1:
+                found[place] = self._lost(tasks[place], how)
+            else:
+                left.append(place)
+            return
+        if not is_done:
+            raise result
+        found[place] = result
+
+
+@contextmanager
+def crew(
+    work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
+) -> Iterator[WorkerPool[Task, Done]]:
+    """Give a crew whose processes end with the block.
+
+    Parameters
+    ----------
+    work, lost, processes, say
+        As for `WorkerPool`.
+    """
+    found = WorkerPool(work, lost, processes, say)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _seconds_of(worker: _Worker) -> float:
+    """Return the seconds of a processor that a process has used."""
+    try:
+        times = psutil.Process(worker.process.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
+    """Do tasks as they come, in a process of its own."""
+    end_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one is asked, and ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        try:
+            task, until = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = True, work(task, until)
+        except Exception as error:  # it is raised where the task came from
+            answer = False, error
+        except BaseException:  # a `SystemExit`, or what else no program catches: this process ends, and another follows
+            os._exit(1)
+        try:
+            connection.send(answer)
+        except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent is said
+            connection.send((False, RuntimeError(in_a_line(error))))
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process end when its parent does, however that comes: nothing of it runs on without a time limit.
+
+    Linux sends the signal. Elsewhere a thread looks every second.
+
+    Parameters
+    ----------
+    parent
+        Number of the process that started this one.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_look_at_parent, args=(parent,), daemon=True).start()
+
+
+def _look_at_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(1)

@@ -1,0 +1,257 @@
+"""Trials run in a copy of the working directory: what foreign code writes there is removed, and elsewhere it is said.
+
+Trackers of experiments stay silent in trials: rows of trials are no rows of the app's own training.
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+from unittest.mock import patch
+
+from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
+
+_ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
+"""Directories of trackers, which begin anew in trials, and bytecode."""
+_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that nobody writes to in trials
+_MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
+"""Files and directories that are copied at most, bytes of a file, and bytes of all: what goes beyond can be read."""
+_WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
+"""Events of Python's that change files, and which of their arguments names the file."""
+_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+_SHOWN = 5
+
+
+class WorkingCopy:
+    """A copy of a directory, in which foreign code may write.
+
+    Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
+    put back into the state in which the directory was when it was made. What lies in `without` is not copied: trials
+    are kept there. The copy is made in `room`, or where temporary files are.
+    """
+
+    def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
+        self.original = original
+        self._room = new_temporary_directory(os.getpid(), room)
+        self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
+        self._without, self.outside, self._is_written, self.was_written = without, list[str](), False, False
+        self._mirror()
+        shutil.copytree(self._kept, self.directory, symlinks=True)
+        self._first = self._listed()
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        shutil.rmtree(self._room, ignore_errors=True)
+
+    def _mirror(self) -> None:
+        entries = size = 0
+        queue = deque([Path()])
+        # The root of all files, or somebody's home, is no directory of an app.
+        is_full = self.original in (Path(self.original.anchor), Path.home())
+        self._kept.mkdir(parents=True)
+        while queue:
+            inner = queue.popleft()
+            try:
+                with os.scandir(self.original / inner) as found:
+                    here = [one for one in found if self._belongs(one)]
+            except OSError:  # what cannot be read is not there
+                continue
+            entries += len(here)
+            is_full = is_full or entries > _MOST_ENTRIES or size > _MOST_BYTES
+            if is_full and inner != Path():
+                (self._kept / inner).symlink_to(self.original / inner)
+                continue
+            (self._kept / inner).mkdir(exist_ok=True)
+            for one in here:
+                if one.is_dir(follow_symlinks=False) and one.name not in _LINKED and not is_full:
+                    queue.append(inner / one.name)
+                    continue
+                small = one.is_file(follow_symlinks=False) and (length := one.stat().st_size) <= _LARGEST
+                source, target = self.original / inner / one.name, self._kept / inner / one.name
+                if not small or is_full:
+                    target.symlink_to(source)
+                    continue
+                size += length
+                with suppress(OSError):  # what cannot be read is not there
+                    shutil.copy2(source, target)
+
+    def _belongs(self, entry: "os.DirEntry[str]") -> bool:
+        """Return whether something belongs to the directory: copies do not, where temporary files are kept in it."""
+        is_copy = entry.name.startswith(DIRECTORY_PREFIX)
+        return not is_copy and entry.name not in _ABSENT and Path(entry.path) != self._without
+
+    def _listed(self) -> dict[str, tuple[int, int]]:
+        """Return size and time of every file, and zeros for links and directories, by path within the copy."""
+        found, folders = dict[str, tuple[int, int]](), [""]
+        while folders:
+            folder = folders.pop()
+            with os.scandir(self.directory / folder) as entries:
+                for one in entries:
+                    if one.name == "__pycache__":
+                        continue
+                    place = f"{folder}{one.name}"
+                    about = one.stat(follow_symlinks=False) if one.is_file(follow_symlinks=False) else None
+                    found[place] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
+                    if one.is_dir(follow_symlinks=False):
+                        folders.append(f"{place}/")
+        return found
+
+    def tidied(self, thoroughly: bool = True) -> None:
+        """Put the copy back into its first state; if not thoroughly, only where Python was seen to write."""
+        if not (thoroughly or self._is_written):
+            return
+        self._is_written, now = False, self._listed()
+        for place in sorted(now.keys() - self._first.keys()):
+            path = self.directory / place
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        for place in sorted(place for place, status in self._first.items() if now.get(place) != status):
+            source, target = self._kept / place, self.directory / place
+            if source.is_dir() and not source.is_symlink():
+                target.mkdir(exist_ok=True)
+            else:
+                target.unlink(missing_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
+        if now != self._first:
+            self._first = self._listed()
+
+    def note(self, path: str) -> None:
+        """Note where something is written."""
+        place = os.path.realpath(path)
+        if place.startswith(f"{self._room}{os.sep}"):
+            self._is_written = self.was_written = True
+        elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
+            self.outside += [place] if place not in self.outside else []
+
+    def moved(self, path: str) -> str:
+        """Return where something of the directory is in the copy; every other path as it is."""
+        inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
+        inside = inside and not path.startswith(f"{self._room}{os.sep}")
+        return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
+
+
+_here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
+"""The copy in which a trial is played at this moment, by which thread, and whether Python's events are listened to."""
+
+
+@contextmanager
+def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
+    """Play a trial in a copy of the working directory, with silent trackers; afterwards the copy is as it was.
+
+    Parameters
+    ----------
+    copy, thoroughly
+        The copy of the working directory, and whether all its files are looked at afterwards.
+    """
+    if _here["copy"] is not None:  # in a trial already: its clients answer in this process
+        yield
+        return
+    if not _here["is_heard"]:
+        sys.addaudithook(_heard)
+    _here.update(copy=copy, thread=threading.get_ident(), is_heard=True)
+    os.chdir(copy.directory)
+    try:
+        with _silent_trackers():
+            yield
+    finally:
+        _here["copy"] = None
+        os.chdir(copy.original)
+        copy.tidied(thoroughly)
+
+
+def moved_here(path: str) -> str:
+    """Return where something is in the copy in which a trial is played at this moment."""
+    return path if _here["copy"] is None else str(_here["copy"].moved(path))
+
+
+def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+    copy = _here["copy"]
+    if copy is None or _here["thread"] != threading.get_ident():
+        return
+    if event == "open":
+        path, mode, flags = arguments
+        writes = set(mode) & set("wax+") if isinstance(mode, str) else isinstance(flags, int) and flags & _FLAGS
+    elif event in _WRITES:
+        path, writes = arguments[_WRITES[event]], True
+    else:
+        return
+    if writes and isinstance(path, (str, bytes, os.PathLike)):
+        copy.note(os.fsdecode(path))
+
+
+_own: list[WorkingCopy] = []
+
+
+def own_copy() -> WorkingCopy:
+    """Return the copy in which this process is already, or one of its own, which goes when the process ends."""
+    if _here["copy"] is not None:
+        found: WorkingCopy = _here["copy"]
+        return found
+    if not _own or _own[0].original != Path.cwd():
+        _own[:] = [WorkingCopy(Path.cwd())]
+        atexit.register(_own[0].remove)
+    return _own[0]
+
+
+def outside_words(paths: Sequence[str]) -> str:
+    """Return what is said of files that could not be kept apart; empty for none."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
+    return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
+
+
+_SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
+"""What trackers that are started in a trial read from the environment."""
+_LOGS = {
+    "wandb": ("log", "Run.log"),
+    "wandb.sdk.wandb_run": ("Run.log",),
+    "mlflow": (
+        "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
+    ),
+    # Writers that are there already, then new ones, each of which would open a file and start a thread.
+    "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
+    "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
+}  # fmt: skip
+"""What writes to a tracker that the app has started already, by module: functions, and methods of classes."""
+
+
+class _SilentFile:
+    """A writer of files that opens none: it takes any call, and does nothing."""
+
+    def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
+        self.get_logdir = lambda: place
+
+    def __getattr__(self, _: str) -> Any:
+        return _nothing
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Take anything, and do nothing."""
+
+
+@contextmanager
+def _silent_trackers() -> Iterator[None]:
+    """Keep the known trackers from noting anything; afterwards they go on as before."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, _SWITCHES))
+        for module, names in _LOGS.items():
+            for name in names if module in sys.modules else ():
+                owner, _, function = name.rpartition(".")
+                try:
+                    found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
+                except AttributeError:  # of another version
+                    continue
+                if hasattr(found, function):
+                    silent = _SilentFile if function == "FileWriter" else _nothing
+                    stack.enter_context(patch.object(found, function, silent))
+        yield

@@ -1,0 +1,51 @@
+"""Modifiers around secure aggregation: what they make of its messages, as Flower hands them on."""
+
+from collections.abc import Sequence
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+
+from fl_audit.errors import in_a_line
+from fl_audit.strategies.black_box.audited_system import Mod, modified
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, make_messages_for
+
+AGREEING = ("secaggplus_mod", "secagg_mod")
+"""Names of Flower's modifiers of secure aggregation."""
+_SERVER = 1
+_SETUP: dict[str, str | int | float] = {
+    Key.STAGE: Stage.SETUP, Key.SAMPLE_NUMBER: 3, Key.SHARE_NUMBER: 3, Key.THRESHOLD: 2, Key.CLIPPING_RANGE: 8.0,
+    Key.TARGET_RANGE: 1 << 20, Key.MOD_RANGE: 1 << 30, Key.MAX_WEIGHT: 1000.0,
+}  # fmt: skip
+"""What a server with secure aggregation sends first: it holds no model."""
+
+
+def name_of(mod: Mod) -> str:
+    """Return the name of a modifier: that of its function, or of its class."""
+    return str(getattr(mod, "__name__", type(mod).__name__))
+
+
+def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
+    """Return how the first message of secure aggregation fails in modifiers around it, in a line; empty if it does not.
+
+    Flower puts the first modifier of a list outermost: it sees messages of the protocol, and masked vectors alone.
+
+    Parameters
+    ----------
+    outer, agreeing
+        Modifiers before that of secure aggregation in the list of a client app, and that one.
+    """
+    make_messages_for(RUN_ID, _SERVER)
+    message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")
+    context = Context(
+        run_id=RUN_ID, node_id=FIRST_NODE, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
+    )
+    try:
+        reply = modified((*outer, agreeing), _untrained)(message, context)
+    except Exception as error:  # of Flower's modifiers, or of the app's own
+        return in_a_line(error)
+    return " ".join((reply.error.reason or "an error").split()) if reply.has_error() else ""
+
+
+def _untrained(message: Message, _: Context) -> Message:
+    """Stand where the training of a client would: the first message does not come so far."""
+    return Message(RecordDict(), reply_to=message)

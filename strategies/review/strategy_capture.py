@@ -1,0 +1,269 @@
+"""What a ServerApp would train with: it is run until it starts its strategy, and no further."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import flwr.clientapp.client_app as flower_client
+import flwr.clientapp.mod as new_mods
+import flwr.clientapp.typing
+import flwr.common.typing
+import flwr.serverapp.server_app as flower_server
+from flwr.app import Context, Message, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr.server import ServerConfig
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow, SecAggWorkflow
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.strategies.black_box.arrays import record_of
+from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
+from fl_audit.strategies.black_box.audited_system import Mod, Start, start_of
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
+from fl_audit.strategies.grids import RUN_ID, InProcessGrid
+from fl_audit.strategies.review.app import App, StandIns, is_stand_in, loaded
+from fl_audit.strategies.review.secure_aggregation import AGREEING, fault_outside, name_of
+from fl_audit.user_modules import collision_words
+
+_ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
+_AGREED = "secure aggregation is not played: trials have plain replies, of which the server would see the sum alone"
+_ALONE = (
+    "its clients have a modifier of secure aggregation, and its ServerApp starts no workflow of it: without one, that "
+    "modifier fails at every message that asks to train"
+)
+
+_NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the function that they were put around
+
+
+@dataclass(frozen=True)
+class PlayedMod:
+    """A modifier in the place where an app has it."""
+
+    mod: Mod  # the modifier itself
+    types: frozenset[str] | None  # the message types that it is put around; None for all
+    config: UserConfig  # the run configuration of the app, which the contexts of trials lack
+
+    def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        """Answer a message, through the modifier if it is there for such messages."""
+        if self.types is not None and message.metadata.message_type not in self.types:
+            return call_next(message, context)
+        context.run_config = self.config
+        try:
+            # By place, as Flower does: people call the third argument as they like.
+            return self.mod(message, context, call_next)
+        except Exception as error:
+            # What is raised within passes through those around it.
+            if not hasattr(error, "__notes__"):
+                error.add_note(f"raised inside of {name_of(self.mod)}")
+            raise
+
+
+@dataclass(frozen=True)
+class CapturedStrategy:
+    """What an app would train with."""
+
+    start: Start  # its strategy, and what it is started with; one of the old interface stands behind a bridge
+    rounds: int  # how many rounds
+    mods: tuple[PlayedMod, ...]  # the modifiers of its clients, outermost first
+    remarks: tuple[str, ...]  # what could not be taken as it is
+    # What could not be loaded of the mechanism and its claims, and why: nothing of it was played, or read.
+    unseen: tuple[str, ...] = ()
+
+
+class _Started(BaseException):
+    """Stands in the place of the training; what an app catches of exceptions is not in its way."""
+
+    def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
+        super().__init__()
+        self.strategy, self.args, self.kwargs, self.workflow = strategy, args, kwargs, workflow
+
+
+class _Spoke(BaseException):
+    """Raised where an app speaks with its clients before a strategy does."""
+
+
+def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
+    """Run an app's ServerApp up to the start of its strategy.
+
+    Parameters
+    ----------
+    app, nodes, stand_ins
+        The app, how many clients it sees, and stand-ins for what is missing.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be reviewed: one line says why.
+    """
+    # Names of Flower are found where they were before: apps are seldom of the newest version.
+    sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
+    vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
+    with _noted_mods() as noted:
+        server = loaded(app, app.server, stand_ins)
+        if not isinstance(server, ServerApp):
+            raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
+        mods, remarks, unseen = _client_mods(app, stand_ins, noted)
+    found = _until_start(server, app, nodes, stand_ins)
+    strategy = adapted_strategy(
+        found.strategy._inner if isinstance(found.strategy, AuditedStrategy) else found.strategy
+    )
+    if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
+        remarks.append(_AGREED)
+    elif _AGREED in remarks:
+        remarks.append(_ALONE)
+    try:
+        start = start_of(strategy, found.args, found.kwargs)
+        rounds = start.arguments.get("num_rounds", 3)
+        return CapturedStrategy(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)), tuple(unseen))
+    except TypeError as error:
+        raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
+
+
+def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -> _Started:
+    state, config = RecordDict(), UserConfig(app.config)
+    context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
+    try:
+        with _caught_starts():
+            server(InProcessGrid(nodes, _refuse), context)
+    except _Started as started:
+        return started
+    except _Spoke:
+        raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
+    except (Exception, SystemExit) as error:
+        said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
+        raise InputError(f"the ServerApp of {app.name} raised {said}") from error
+    raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
+
+
+def _refuse(_: object) -> NoReturn:
+    raise _Spoke
+
+
+@contextmanager
+def _caught_starts() -> Iterator[None]:
+    """Have every way to start a strategy tell what would be started."""
+
+    def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _Started(strategy, args, kwargs)
+
+    def workflow(self: DefaultWorkflow, grid: Grid, context: Any) -> NoReturn:
+        raise _old_start(context.strategy, context.config, grid, self.fit_workflow)
+
+    def components(server: Any, config: Any, strategy: Any, client_manager: Any, grid: Grid) -> NoReturn:
+        found = strategy or getattr(server, "strategy", None)
+        if found is None:
+            raise InputError(f"server_fn names no strategy: {_ACCEPTED}")
+        raise _old_start(found, config, grid)
+
+    with ExitStack() as stack:
+        for kind in _kinds(Strategy):
+            if "start" in vars(kind):
+                stack.enter_context(patch.object(kind, "start", start))
+        stack.enter_context(patch.object(DefaultWorkflow, "__call__", workflow))
+        stack.enter_context(patch.object(flower_server, "start_grid", components))
+        yield
+
+
+def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
+    """Return the start of a strategy of the old interface, whose model is the one that it has."""
+    model = strategy.initialize_parameters(manager_of(grid))
+    arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
+    rounds = (config or ServerConfig()).num_rounds
+    return _Started(strategy, (), {"grid": grid, "num_rounds": rounds, **arrays}, workflow)
+
+
+def _kinds(kind: type) -> set[type]:
+    below: list[type] = kind.__subclasses__()
+    return {kind}.union(*map(_kinds, below))
+
+
+@contextmanager
+def _noted_mods() -> Iterator[_NotedMods]:
+    """Note the modifiers that functions of client apps are given, while the code of an app is imported."""
+    noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
+
+    def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
+        found: Callable[..., Message] = make(function, mods)
+        noted[id(found)] = tuple(mods)
+        kept.append(found)
+        return found
+
+    with patch.dict(vars(flower_client), make_ffn=made):
+        yield noted
+
+
+def _client_mods(
+    app: App, stand_ins: StandIns, noted: _NotedMods
+) -> tuple[tuple[PlayedMod, ...], list[str], list[str]]:
+    """Return the modifiers of an app's clients that can be played, what is said of the others, and what is unseen.
+
+    They are for all messages, or for those of one of the functions of the client app.
+    """
+    if not app.client:
+        return (), ["it names no ClientApp, so its clients have no modifiers"], []
+    lost = "the clients' modifiers could not be loaded"
+    try:
+        client = loaded(app, app.client, stand_ins)
+    except InputError as error:
+        return (), [], [f"{lost} ({error})"]
+    if not isinstance(client, ClientApp):
+        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{stand_ins.words})"]
+    placed: list[tuple[Mod, frozenset[str] | None]] = [(mod, None) for mod in client._mods]
+    if client._registered_funcs:
+        placed = [
+            (mod, frozenset({name, name.removesuffix(".default")}))
+            for name, function in client._registered_funcs.items()
+            for mod in noted.get(id(function), client._mods)
+        ]
+    there = [(mod, types) for mod, types in placed if not is_stand_in(mod)]
+    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{stand_ins.words})"]
+    config, remarks, kept = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
+    for types in dict.fromkeys(types for _, types in there):
+        inner, said = _within_masks(app, [mod for mod, of_types in there if of_types == types])
+        kept += [(mod, types) for mod in inner]
+        remarks += said
+    played = tuple(PlayedMod(_in_new_form(mod), types, config) for mod, types in kept)
+    return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
+
+
+def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
+    """Return the modifiers that see an update before it is masked, all if none masks it, and what is said of others.
+
+    Raises
+    ------
+    InputError
+        If those outside cannot bear the messages of secure aggregation: no round ends then.
+    """
+    places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
+    if not places:
+        return mods, []
+    outer, agreeing, inner = mods[: places[0]], mods[places[0]], mods[places[-1] + 1 :]
+    inside = name_of(agreeing)
+    for mod in outer:
+        fault = fault_outside([mod], agreeing)
+        if fault:
+            name = name_of(mod)
+            raise InputError(
+                f"{name} stands before {inside} in the modifiers of {app.client}, and so outside of it: Flower hands "
+                f"it the messages of secure aggregation, it fails at the first ({fault}), and no round of {app.name} "
+                f"ends; what it does never reaches a masked vector. Accepted is {inside} before it: "
+                f"mods=[{inside}, {name}, ...]"
+            )
+    names = ", ".join(map(name_of, outer))
+    said = f"outside of {inside}, {names} would see masked vectors alone: trials are played without what stands there"
+    return inner, [_AGREED, *([said] if outer else [])]
+
+
+def _in_new_form(mod: Mod) -> Mod:
+    """Return a modifier of Flower's for messages of the new interface: trials have no others."""
+    if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
+        found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
+        if isinstance(found, type):
+            return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
+        return found or mod
+    return mod

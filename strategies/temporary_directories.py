@@ -1,0 +1,42 @@
+"""Temporary directories of trials, which name the process that owns them: what a killed owner left is removed later."""
+
+import shutil
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+
+DIRECTORY_PREFIX = "fl-audit-trials-"
+"""The names of all such directories begin so; the number of the owner's process follows."""
+_CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may differ
+
+
+def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
+    """Make a temporary directory for a process, and remove those whose owners have ended.
+
+    Parameters
+    ----------
+    owner, within
+        Number of the process, and where the directory is made; None for where temporary files are.
+    """
+    remove_orphans()
+    return Path(mkdtemp(prefix=f"{DIRECTORY_PREFIX}{owner}-", dir=within)).resolve()
+
+
+def remove_orphans() -> None:
+    """Remove the directories of processes that were killed: nothing could run at their end."""
+    for path in Path(gettempdir()).glob(f"{DIRECTORY_PREFIX}*-*"):
+        number = path.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+        if number.isdecimal() and not _is_owned(path, int(number)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_owned(path: Path, owner: int) -> bool:
+    """Return whether the owner of a directory still runs: a later process may have the same number."""
+    # A client of a running federation imports this module, and mostly finds no directory to look at.
+    import psutil
+
+    try:
+        return psutil.Process(owner).create_time() <= path.stat().st_mtime + _CLOCK_ERROR
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+    except (psutil.Error, OSError):  # it belongs to somebody else
+        return True

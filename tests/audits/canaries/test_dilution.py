@@ -1,0 +1,76 @@
+"""What canaries find behind the updates of others, against trainings whose truth is known."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fl_audit.arrays import Floats
+from fl_audit.audits.canaries.live_checks import Dilution, dilution, squared_spread
+from fl_audit.statistics.shift import detectable_shift, gaussian_shift, spread_of_parts
+from fl_audit.verdict.family import FAMILY_LEVEL
+
+CANARIES, DIRECTIONS, ROUNDS, SIZE, OTHERS = 4, 24, 40, 400, 12
+TRAININGS = 200
+
+
+def training(added: float, others: int, number: int) -> tuple[Floats, Floats]:
+    """Return scores of canaries that are in, and of all that are out, where all others send one and the same update."""
+    draw = np.random.default_rng((5, number))
+    along = draw.standard_normal((ROUNDS, DIRECTIONS, SIZE))
+    along /= np.linalg.norm(along, axis=-1, keepdims=True)
+    coins = np.zeros((ROUNDS, DIRECTIONS))
+    coins[:, :CANARIES] = draw.random((ROUNDS, CANARIES)) < 0.5
+    sums = np.einsum("rk,rkd->rd", coins, along) + added * draw.standard_normal((ROUNDS, SIZE))
+    sums[:, 0] += others
+    scores = np.einsum("rkd,rd->rk", along, sums)
+    return scores[coins == 1], scores[coins == 0]
+
+
+def share_found(added: float, others: int) -> float:
+    found = [gaussian_shift(*training(added, others, one), 1 - FAMILY_LEVEL).low > 1 for one in range(TRAININGS)]
+    return float(np.mean(found))
+
+
+@pytest.mark.long
+def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> None:
+    """Binomial bounds at 1e-4 on either side; what was the limit without others is hardly found behind them."""
+    half = ROUNDS * CANARIES // 2
+    mu = detectable_shift(half, ROUNDS * DIRECTIONS - half, 1.0, FAMILY_LEVEL)
+    hidden = Dilution(np.sqrt(squared_spread(OTHERS, CANARIES, SIZE, is_replaced=False)), is_seen=False)
+    limit = hidden.behind(mu)
+    assert 1.5 < mu < 1.6 < 3.5 < limit
+    low, high = binom.ppf([1e-4, 1 - 1e-4], TRAININGS, 0.9) / TRAININGS
+    assert low <= share_found(1 / limit, OTHERS) <= high
+    assert low <= share_found(1 / mu, 0) <= high
+    assert share_found(1 / mu, OTHERS) < 0.25
+    assert hidden.shown(limit) == pytest.approx(mu, rel=1e-12)
+
+
+def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing_is_found() -> None:
+    clear = Dilution(0.0, is_seen=False)
+    assert clear.behind(1.4) == pytest.approx(1.4, rel=1e-12)
+    assert clear.shown(1.4) == pytest.approx(1.4, rel=1e-12)
+    far = Dilution(np.sqrt(squared_spread(20, CANARIES, SIZE, is_replaced=False)), is_seen=False)
+    assert far.behind(1.4) == np.inf
+    assert share_found(0.0, 20) < 0.01
+    # A client that is replaced moves the sum by twice as much, and every canary is sent.
+    assert squared_spread(20, 4, 400, is_replaced=True) == pytest.approx((20**2 + 4) / 400 / 4)
+
+
+@pytest.mark.parametrize(("others", "added", "least", "most"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)])
+def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen(
+    others: int, added: float, least: int, most: int
+) -> None:
+    """In at most 1 of 1,000 honest trainings: 5 and more of 200 are an accident of 3 in 1,000,000."""
+    seen, squared = 0, squared_spread(others if added else 0, CANARIES, SIZE, is_replaced=False)
+    for number in range(TRAININGS):
+        member, out = training(added, others, number)
+        estimate = gaussian_shift(member, out, 0.95)
+        held = np.append(np.ones(member.size), np.zeros(out.size))
+        sizes = spread_of_parts(held), held.size - 2
+        found = dilution(squared, 1.0, estimate.shift, estimate.low, sizes)
+        seen += found.is_seen
+        assert found.is_seen or found.spread == np.sqrt(squared)
+        if found.is_seen and estimate.low:
+            assert found.shown(1.0) == pytest.approx(estimate.low, rel=1e-9)
+    assert least <= seen <= most

@@ -1,0 +1,222 @@
+"""Canaries of a training: directions, coins, scores, cosines, and what they certify together."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import binom, ks_2samp, norm
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.canaries.bounds import one_run_bound
+from fl_audit.audits.canaries.certification import certify
+from fl_audit.audits.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
+from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.tradeoff import Guesses, tradeoff_mu
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import LaplaceRelease, gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from tests.validation.canary_clients import NEEDED, Training, study
+from tests.validation.one_run_certificates import _false_certificates, limit_under_dependence, mechanisms, problems
+
+ALARM = 1e-4
+
+
+def test_a_client_can_carry_it() -> None:
+    """Directions, coins and scores load numpy alone; the bounds load scipy, and nothing that learns."""
+    code = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"
+    heavy = ("torch", "pandas", "sklearn", "opacus", "flwr", "ray", "dp_accounting")
+    for module, unwanted in (("directions", (*heavy, "scipy")), ("certification", heavy), ("bounds", heavy)):
+        run = [sys.executable, "-c", code.format(module, unwanted)]
+        assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_directions_are_unit_vectors_of_their_own_and_repeat() -> None:
+    one = canary_direction(3, round=2, canary=1, dimension=5000)
+    assert np.linalg.norm(one) == pytest.approx(1, abs=1e-12)
+    np.testing.assert_array_equal(one, canary_direction(3, round=2, canary=1, dimension=5000))
+    others = [canary_direction(3, 2, 0, 5000), canary_direction(3, 1, 1, 5000), canary_direction(4, 2, 1, 5000)]
+    assert max(abs(one @ other) for other in others) < 5 / np.sqrt(5000)
+
+
+def test_coins_are_fair_and_those_of_later_rounds_do_not_move_earlier_ones() -> None:
+    coins = canary_coins(11, range(500), 4)
+    assert coins.shape == (500, 4)
+    np.testing.assert_array_equal(coins[:7], canary_coins(11, range(7), 4))
+    np.testing.assert_array_equal(coins[3:5, :2], canary_coins(11, [3, 4], 2))
+    assert binom.ppf(ALARM, 2000, 0.5) <= coins.sum() <= binom.ppf(1 - ALARM, 2000, 0.5)
+
+
+@pytest.mark.parametrize("clipping_norm", [1e-3, 1.0, 3.3, 1e4])
+def test_an_update_is_as_large_as_clipping_lets_pass(clipping_norm: float) -> None:
+    update = canary_update(canary_direction(0, 0, 0, 10_000), clipping_norm)
+    for norm_found in (np.linalg.norm(update.astype(np.float64)), np.linalg.norm(update)):
+        assert (1 - 2e-6) * clipping_norm <= norm_found <= clipping_norm
+
+
+def test_a_score_tells_by_how_much_a_canary_was_in() -> None:
+    direction = canary_direction(1, 1, 1, 2000)
+    other = canary_direction(1, 1, 2, 2000)
+    with_it = canary_update(direction, 2.0) + 3 * other
+    assert canary_score(with_it, direction) - canary_score(3 * other, direction) == pytest.approx(2, abs=1e-5)
+    with pytest.raises(InputError, match=r"release has shape \(3,\): accepted is \(2000,\)"):
+        canary_score(np.ones(3), direction)
+    with pytest.raises(InputError, match="release is not finite"):
+        canary_score(np.full(2000, np.nan), direction)
+    with pytest.raises(InputError, match="clipping norm is 0"):
+        canary_update(direction, 0.0)
+
+
+def released(training: Training, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Play a training with whole vectors, as a federation would: what `Training.scores` draws without them."""
+    draw = np.random.default_rng(seed)
+    coins = canary_coins(seed, range(training.rounds), training.canaries)
+    scores, decoys = np.zeros(coins.shape), np.zeros((training.rounds, training.decoys))
+    for number in range(training.rounds):
+        own = [canary_direction(seed, number, one, training.dimension) for one in range(training.canaries)]
+        others = draw.normal(size=(training.clients - training.canaries, training.dimension))
+        release = (others / np.linalg.norm(others, axis=1, keepdims=True)).sum(axis=0)
+        release += training.noise_multiplier * draw.normal(size=training.dimension)
+        for one, direction in enumerate(own):
+            release += coins[number, one] * canary_update(direction, 1.0)
+        scores[number] = [canary_score(release, direction) for direction in own]
+        unsent = range(training.canaries, training.canaries + training.decoys)
+        decoys[number] = [
+            canary_score(release, canary_direction(seed, number, one, training.dimension)) for one in unsent
+        ]
+    return scores, coins, decoys
+
+
+def test_scores_drawn_without_vectors_have_the_distribution_of_whole_vectors() -> None:
+    training = Training(canaries=6, rounds=60, clients=30, dimension=400, decoys=6)
+    whole, drawn = released(training, 1), [training.scores(np.random.default_rng(s)) for s in range(20)]
+    for part in (lambda one: one[0][one[1]], lambda one: one[0][~one[1]], lambda one: one[2].ravel()):
+        assert ks_2samp(part(whole), np.concatenate([part(one) for one in drawn])).pvalue > ALARM
+
+
+def test_ten_canary_clients_certify_a_training_of_whole_vectors() -> None:
+    training = Training(canaries=10, rounds=40, clients=20, dimension=2000, decoys=10)
+    scores, coins, decoys = released(training, 2)
+    found = certify(scores, coins, training.claim, decoys=decoys)
+    assert (found.canaries, found.rounds, found.mu_claimed) == (10, 40, 1.0)
+    assert 0.75 < found.mu_lower < 1.0
+    assert found.mu_lower < found.mu < 1.3
+    assert not found.is_violated
+    assert found.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, found.mu_lower * np.sqrt(40)), rel=1e-9)
+    assert found.epsilon_claimed == pytest.approx(gdp_epsilon(1e-5, np.sqrt(40)), rel=1e-9)
+    stricter = certify(scores, coins, training.claim.with_noise(2.0), decoys=decoys)
+    assert stricter.is_violated, "the same scores under a claim of twice the noise"
+    assert stricter.epsilon_lower == pytest.approx(found.epsilon_lower, rel=1e-6), "what is certified needs no claim"
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("canaries", NEEDED)
+def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
+    """40 trainings with 100 rounds, noise multiplier 1, 50 clients and 5000 parameters; the study plays 2000."""
+    lines = study(Training(canaries), 40)
+    assert [problem for line in lines for problem in line.problems()] == []
+    shares = {line.method: line.share for line in lines}
+    assert shares["order-statistic"] < shares["shift, decoys"]
+
+
+@pytest.mark.long
+def test_certificates_are_false_no_more_often_than_stated() -> None:
+    """The quick form of the study: seven mechanisms, six certificates each, 100 runs; false alarm 1e-3."""
+    lines = [
+        line for seed, mechanism in enumerate(mechanisms()) for line in _false_certificates(mechanism, 100, seed + 50)
+    ]
+    assert problems(lines) == []
+    broken = [line for line in lines if not line.holds and line.false > 0.5 * line.runs]
+    assert {line.certificate for line in broken} == {"order-statistic, epsilon"}, "read off mu of Laplace noise"
+
+
+def test_truths_of_the_mechanisms() -> None:
+    by_name = {one.name: one for one in mechanisms()}
+    assert by_name["randomised response, epsilon = 1"].mu == pytest.approx(1.232, abs=1e-3)
+    assert by_name["Gaussian mean, mu = 1"].epsilon(1e-5) == pytest.approx(gdp_epsilon(1e-5, 1.0), abs=1e-4)
+    together = by_name["all records or none (one run in ten), by randomised response at 2"]
+    assert together.mu == pytest.approx(0.907, abs=1e-3)
+
+
+def test_no_bound_by_counts_can_do_much_better_under_dependence() -> None:
+    """The limit is reached by a mechanism: what the trade-off bound certifies lies under it, and not far."""
+    guesses = Guesses(1000, 100, 90)
+    limit = limit_under_dependence(guesses)
+    assert 0.85 * limit < tradeoff_mu(guesses, 0.05) < limit == pytest.approx(0.689, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "delta"), [(1.0, 1.0, 1e-2), (0.3, 1.1, 1e-5), (1, 0.8, 1e-3), (0, 1.3, 0.01)]
+)
+def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta: float) -> None:
+    epsilon = epsilon_of_two_normals(mean, spread, delta)
+    y = np.linspace(-60, 60, 2_000_001)
+    p, q = norm(mean, spread).pdf(y), norm().pdf(y)
+    both = [np.maximum(0.0, one - np.exp(epsilon) * other).sum() * (y[1] - y[0]) for one, other in ((p, q), (q, p))]
+    assert max(both) == pytest.approx(delta, rel=1e-6)
+
+
+def test_the_published_value_of_cosines() -> None:
+    """google-research/federated, one_shot_epe: mean and spread 1 / sqrt(d), d = 2000, delta .01 give 2.317789."""
+    assert epsilon_of_two_normals(1.0, 1.0, 1e-2) == pytest.approx(2.317789, abs=1e-6)
+    assert epsilon_of_two_normals(0.0, 1.0, 1e-5) == 0
+
+
+def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> None:
+    """Scores N(mu, 1) of 500 canaries, 200 repetitions: at most 5 % of bounds lie above the truth, and chance."""
+    draw, dimension = np.random.default_rng(1), 20_000
+    for truth in (1.0, 3.01, 10.0):
+        mu = gdp_mu(truth, 1e-5)
+        found = [
+            from_final_model((mu + draw.normal(size=500)) / np.sqrt(dimension), dimension, 1e-5) for _ in range(200)
+        ]
+        lower = np.array([one.epsilon_lower for one in found])
+        assert (lower > truth).sum() <= binom.ppf(1 - ALARM, 200, 0.05)
+        assert truth - 1.5 < lower.mean() < truth
+        assert truth < np.mean([one.epsilon for one in found]) < 1.12 * truth + 0.7
+
+
+def test_cosines_of_all_iterates_compose_over_the_rounds() -> None:
+    draw, dimension, rounds = np.random.default_rng(2), 5000, 25
+    sent = (0.5 + draw.normal(size=(rounds, 200))) / np.sqrt(dimension)
+    found = from_all_iterates(sent, draw.normal(size=(rounds, 400)) / np.sqrt(dimension), dimension, 1e-5)
+    assert (found.canaries, found.rounds) == (200, 25)
+    assert found.mu == pytest.approx(2.5, abs=4 * np.sqrt(1 / 200))
+    assert found.mu_lower == pytest.approx(found.mu - 1.645 * np.sqrt(1 / 200), abs=0.02)
+    assert found.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, found.mu_lower), rel=1e-9)
+    assert 0 < found.epsilon < found.epsilon_lower, "the largest cosine of 25 rounds tells less than all of them"
+
+
+def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:
+    draw = np.random.default_rng(3)
+    coins = draw.random(200) < 0.5
+    scores, decoys = coins + draw.normal(size=200), draw.normal(size=5000)
+    alone, helped = (
+        one_run_bound(scores, coins, 1e-5, method=OneRunMethod.SHIFT, decoys=some) for some in ((), decoys)
+    )
+    assert helped.limit_of_detection < alone.limit_of_detection
+    with pytest.raises(InputError, match="decoys with trade-off"):
+        one_run_bound(scores, coins, 1e-5, decoys=decoys)
+
+
+def test_what_cannot_be_certified_is_refused() -> None:
+    claim = Claim(Adjacency.REPLACE_CLIENT, gaussian_rounds(1.0, 3), 1e-5, 0.5, Accountant.GDP)
+    scores, coins = np.arange(6.0).reshape(3, 2), np.array([[True, False]] * 3)
+    with pytest.raises(InputError, match=r"scores have shape \(6,\)"):
+        certify(scores.ravel(), coins.ravel(), claim)
+    with pytest.raises(InputError, match="decoys under replace-client"):
+        certify(scores, coins, claim, decoys=[0.0])
+    with pytest.raises(InputError, match="method is steinke"):
+        certify(scores, coins, claim, method=OneRunMethod.STEINKE)
+    other = Claim(Adjacency.REPLACE_CLIENT, (LaplaceRelease(1.0, 1.0),), 1e-5, 0.5, Accountant.PLD)
+    with pytest.raises(InputError, match="Laplace release"):
+        certify(scores, coins, other)
+    with pytest.raises(InputError, match="cosines leave -1 to 1"):
+        from_final_model([0.1, 2.0], 2000, 1e-5)
+    with pytest.raises(InputError, match="dimension is 10"):
+        from_final_model([0.1, 0.2], 10, 1e-5)
+    with pytest.raises(InputError, match="cosines need the dimension"):
+        one_run_bound([0.1, 0.2], [True, True], 1e-5, method=OneRunMethod.COSINES)

@@ -1,0 +1,163 @@
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, norm
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.identifiability.empirical_epsilon import (
+    EpsilonInterval,
+    advantage_interval,
+    belief_interval,
+    epsilon_from_measured_advantage,
+    sensitivity_interval,
+)
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from fl_audit.privacy.renyi import RDP_ORDERS
+from fl_audit.privacy.scores import rho_alpha
+from fl_audit.statistics.advantage import clopper_pearson
+
+
+def epsilon_of(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:
+    claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), delta, 0.5, accountant)
+    return sensitivity_interval(signal, claim).epsilon
+
+
+@pytest.mark.parametrize("accountant", list(Accountant))
+def test_sensitivities_under_local_noise_give_the_guarantee_back(accountant: Accountant) -> None:
+    signal = np.full((5, 30), 1 / 9.95)
+    assert epsilon_of(signal, 0.001, accountant) == pytest.approx(
+        epsilon_of_mu(accountant, gaussian_mu(9.95, 30), 0.001)
+    )
+
+
+def test_unequal_rounds_compose_order_by_order() -> None:
+    signal = np.random.default_rng(1).uniform(0, 0.3, (40, 12))
+    by_trial = [
+        min(sum(order * mu**2 / 2 for mu in row) + math.log(100) / (order - 1) for order in RDP_ORDERS)
+        for row in signal
+    ]
+    found = epsilon_of(signal, 0.01, Accountant.RDP_CLASSIC)
+    assert found == pytest.approx(max(by_trial), rel=1e-12)
+    exact = epsilon_of(signal, 0.01, Accountant.GDP)
+    assert exact == pytest.approx(max(gdp_epsilon(0.01, math.hypot(*row)) for row in signal), rel=1e-9)
+
+
+def test_rounds_without_signal_cost_nothing() -> None:
+    assert epsilon_of(np.zeros((3, 4)), 0.01, Accountant.GDP) == 0.0
+
+
+def test_largest_belief_does_not_saturate() -> None:
+    assert belief_interval(np.array([-3.0, 2.5, 1.0]), 0.9).epsilon == 2.5
+    assert belief_interval(np.array([800.0]), 0.9).epsilon == 800.0
+    assert belief_interval(np.array([-3.0, -0.1]), 0.9).epsilon == 0.0
+
+
+def test_advantage_inverts_theorem_3() -> None:
+    assert epsilon_from_measured_advantage(rho_alpha(1.7, 0.01), 0.01) == pytest.approx(1.7)
+    expected = 2 * math.sqrt(2 * math.log(125)) * 0.305481  # with the standard normal quantile of 0.62
+    assert epsilon_from_measured_advantage(0.24, 0.01) == pytest.approx(expected, rel=1e-5)
+    assert epsilon_from_measured_advantage(0.0, 0.01) == 0.0
+    assert epsilon_from_measured_advantage(-0.3, 0.01) == 0.0
+    assert epsilon_from_measured_advantage(1.0, 0.01) == math.inf
+
+
+def test_wrong_input_is_named() -> None:
+    with pytest.raises(InputError, match=r"signal is -1\.0"):
+        epsilon_of(np.array([[0.1, -1.0]]), 0.01, Accountant.GDP)
+    with pytest.raises(InputError, match="signal is nan"):
+        epsilon_of(np.array([[0.1, math.nan]]), 0.01, Accountant.GDP)
+    with pytest.raises(InputError, match="signal has shape"):
+        epsilon_of(np.zeros(3), 0.01, Accountant.GDP)
+    with pytest.raises(InputError, match="log-odds contain NaN"):
+        belief_interval(np.array([math.nan]), 0.9)
+    with pytest.raises(InputError, match="number of trials is 0"):
+        belief_interval(np.array([]), 0.9)
+    with pytest.raises(InputError, match=r"advantage is 1\.5"):
+        epsilon_from_measured_advantage(1.5, 0.01)
+    with pytest.raises(InputError, match="delta is 0"):
+        epsilon_from_measured_advantage(-0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "seen"), [(Accountant.PLD, False), (Accountant.PLD, True), (Accountant.RDP, False)]
+)
+def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(accountant: Accountant, seen: bool) -> None:
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, 30, 0.2, seen), 0.01, 0.5, accountant)
+    full = np.full((2, 30), 0.5)
+    full[1] /= 2
+    full[0, 20:] = 0 if seen else 0.5
+    found = sensitivity_interval(full, claim)
+    assert found.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
+    assert found.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
+    assert sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
+
+
+def test_sensitivity_interval_is_the_range_over_trials() -> None:
+    signal = np.random.default_rng(2).uniform(0, 0.3, (40, 12))
+    by_trial = [epsilon_of(row[None], 0.01, Accountant.GDP) for row in signal]
+    rounds = gaussian_rounds(1.0, 12)
+    claims = {kind: Claim(Adjacency.REPLACE_RECORD, rounds, 0.01, 0.5, kind) for kind in Accountant}
+    found = sensitivity_interval(signal, claims[Accountant.GDP])
+    assert (found.low, found.high) == pytest.approx((min(by_trial), max(by_trial)))
+    assert (found.epsilon, found.confidence) == (found.high, 1.0)
+    assert "not an estimate" in found.note
+    same = sensitivity_interval(np.full((5, 30), 0.1), claims[Accountant.RDP_CLASSIC])
+    assert same.low == same.epsilon == same.high
+
+
+@pytest.mark.parametrize(("trials", "mu"), [(1, 1.0), (50, 0.55), (1000, 2.0)])
+def test_largest_belief_falls_into_its_interval(trials: int, mu: float) -> None:
+    """4000 runs under the distribution: those below and above the interval are binomial(4000, 0.05) each."""
+    rng = np.random.default_rng(3)
+    largest = rng.normal(mu**2 / 2, mu, (4000, trials)).max(axis=1)
+    found = belief_interval(rng.normal(mu**2 / 2, mu, trials), 0.9, mu)
+    least, most = (binom.ppf(tail, 4000, 0.05) for tail in (1e-5, 1 - 1e-5))
+    assert least <= np.sum(largest > found.high) <= most
+    if found.low > 0:
+        assert least <= np.sum(largest < found.low) <= most
+
+
+def test_belief_interval_grows_with_the_trials_and_says_so() -> None:
+    intervals = [belief_interval(np.zeros(n), 0.95, 1.0) for n in (1, 30, 1000, 10**6)]
+    assert [one.low for one in intervals] == sorted({one.low for one in intervals})
+    assert [one.high for one in intervals] == sorted({one.high for one in intervals})
+    for one in (*intervals, belief_interval(np.zeros(3), 0.95)):
+        assert "extreme value: it grows with the number of trials" in one.note
+
+
+@pytest.mark.parametrize("trials", [5, 200])
+def test_without_a_distribution_the_median_of_the_largest_is_bounded_from_below(trials: int) -> None:
+    """2000 runs: lower ends above the true median are at most binomial(2000, 0.1)."""
+    rng, median = np.random.default_rng(4), norm.ppf(0.5 ** (1 / trials))
+    found = [belief_interval(rng.normal(size=trials), 0.9) for _ in range(2000)]
+    assert sum(one.low > median for one in found) <= binom.ppf(1 - 1e-4, 2000, 0.1)
+    assert all(one.high == math.inf and one.low <= one.epsilon for one in found)
+    assert np.mean([one.low for one in found]) > (0.15 if trials == 5 else 1.7)
+
+
+def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
+    low, high = clopper_pearson(613, 1000, 0.95)
+    found = advantage_interval(613, 1000, 0.01, 0.95)
+    assert rho_alpha(found.low, 0.01) == pytest.approx(2 * low - 1)
+    assert rho_alpha(found.high, 0.01) == pytest.approx(2 * high - 1)
+    assert found.epsilon == pytest.approx(epsilon_from_measured_advantage(0.226, 0.01))
+    assert "Eq. (6)" in found.note
+    assert advantage_interval(10, 10, 0.01, 0.95).high == math.inf
+    assert advantage_interval(0, 10, 0.01, 0.95) == EpsilonInterval(0.0, 0.0, 0.0, 0.95, found.note)
+
+
+def test_intervals_refuse_wrong_numbers() -> None:
+    with pytest.raises(InputError, match="number of successes is 4"):
+        advantage_interval(4, 3, 0.01, 0.95)
+    with pytest.raises(InputError, match="confidence is"):
+        belief_interval(np.zeros(3), 1.0)
+    with pytest.raises(InputError, match="mu is nan"):
+        belief_interval(np.zeros(3), 0.95, math.nan)
+    with pytest.raises(InputError, match="signal is nan"):
+        epsilon_of(np.array([[math.nan]]), 0.01, Accountant.GDP)

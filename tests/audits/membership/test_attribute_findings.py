@@ -1,0 +1,53 @@
+"""What attributes give away, beside what a guarantee allows: an attack that is known exactly."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+from fl_audit.audits.membership.findings_attacks import GUESSED, GUESSERS, TRUTH, AttributeFinding, measure_attributes
+from fl_audit.audits.membership.sections_attacks import _mean_row
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.report.finding import Row
+from fl_audit.report.formatting import Reading
+from fl_audit.statistics.advantage import mean_advantage
+
+
+def twins(mu: float, shown: float, trials: int) -> AttributeFinding:
+    """Return what is found of two targets that push one release by mu either way, seen at a signal of `shown`."""
+    draw = np.random.default_rng(8)
+    is_in = draw.random((trials, 2)) < 0.5
+    release = shown * (is_in[:, 0].astype(float) - is_in[:, 1]) + draw.standard_normal(trials)
+    guesses = np.stack([release > 0, release > 0], axis=1).astype(int)
+    table = pd.DataFrame({"trial": np.repeat(np.arange(trials), 2), "is_in": is_in.ravel(), TRUTH: [1, 0] * trials})
+    table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
+    guarantee = derive_guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3))
+    facts = SimpleNamespace(guarantee=guarantee, confidence=0.999, configuration={"audit": {"attribute": "sex"}})
+    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts, trials=trials)
+    return cast(AttributeFinding, measure_attributes(run, cast(Any, None)))
+
+
+def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_with_less_noise() -> None:
+    """Twins reach the limit 2 Phi(mu) - 1 itself; at 99.9 % a false alarm in 2,000 seeds."""
+    kept = twins(1.0, 1.0, 4000)
+    found, largest = kept.by_name[GUESSED].advantage, kept.largest
+    assert largest == pytest.approx(2 * ndtr(1.0) - 1)
+    row = Row("", found.advantage, "", found.low, found.high, confidence=0.999, limit=largest)
+    assert row.reading in (Reading.KEPT, Reading.NO_CONTRADICTION)
+    assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
+    broken = twins(1.0, 2.0, 4000)
+    worse = broken.by_name[GUESSED].advantage
+    row = Row("", worse.advantage, "", worse.low, worse.high, confidence=0.999, limit=broken.largest)
+    assert row.reading is Reading.BROKEN
+
+
+def test_the_advantage_of_membership_names_the_interval_that_it_has() -> None:
+    numbers: Any = SimpleNamespace(over_trials=mean_advantage(np.zeros(4), 0.95), bounds=None)
+    basis = _mean_row(numbers, cast(Any, None)).basis
+    assert "betting interval" in basis
+    assert "Student" not in basis

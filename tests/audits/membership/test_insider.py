@@ -1,0 +1,216 @@
+"""The membership audit's insider on mechanisms whose distribution is known: normal distributions, likelihood ratios,
+mixtures.
+
+Chance: every Kolmogorov-Smirnov test raises a false alarm with a probability of 1e-4, every test by standard errors
+(4 of them) with one of 6e-5, at fixed seeds; some 60 numbers are tested.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import kstest
+from torch import nn
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags
+from fl_audit.audits.membership.insider import _noise_along, _signal_to_noise, increments
+from fl_audit.errors import InputError
+from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.log_odds import Truth, log_odds_distribution
+
+Array = NDArray[np.float64]
+
+CLIPPING_NORM = 1.5
+ALARM = 1e-4
+
+
+class Played(NamedTuple):
+    """One round of a Gaussian mechanism on gradients that never change; all but `clipped` as the insider takes them."""
+
+    clipped: Array
+    products: Array
+    norms: Array
+    sigma: Array
+    is_in: Flags
+    takes_part: Flags
+    noise: Array
+
+
+def played(draw: np.random.Generator, trials: int, gradients: Array, sigma: Array, rate: float, coins: Flags) -> Played:
+    norms = np.linalg.norm(gradients, axis=1)
+    clipped = gradients * np.minimum(1, CLIPPING_NORM / norms)[:, None]
+    noise = sigma[:, None] * draw.standard_normal((trials, gradients.shape[1]))
+    takes_part = draw.random((trials, len(gradients))) < rate
+    return Played(clipped, noise @ gradients.T, np.tile(norms, (trials, 1)), sigma, coins, takes_part, noise)
+
+
+def _gradients() -> Array:
+    """Return five gradients, of lengths 0.3 to 3: two are clipped."""
+    draw = np.random.default_rng(8)
+    raw = draw.standard_normal((5, 12))
+    return raw / np.linalg.norm(raw, axis=1, keepdims=True) * np.linspace(0.3, 3.0, 5)[:, None]
+
+
+def _coins(draw: np.random.Generator, trials: int, targets: int = 5) -> Flags:
+    return draw.random((trials, targets)) < 0.5
+
+
+@pytest.mark.parametrize(("rate", "seen"), [(1.0, False), (0.3, False), (0.3, True), (0.02, False)])
+def test_the_log_odds_of_each_target_are_those_of_the_insider_of_a_single_target(rate: float, seen: bool) -> None:
+    """Each target by itself: the sum of all others is formed, and the release weighed with the target and without."""
+    draw, trials = np.random.default_rng(1), 40
+    one = played(draw, trials, _gradients(), draw.uniform(0.5, 2, trials), rate, _coins(draw, trials))
+    in_sum = one.is_in & one.takes_part
+    release = torch.from_numpy(in_sum @ one.clipped + one.noise)
+    sigma = torch.from_numpy(one.sigma)
+    found = _increments(one, rate, seen)
+    for target, gradient in enumerate(one.clipped):
+        others = torch.from_numpy(np.delete(in_sum, target, axis=1) @ np.delete(one.clipped, target, axis=0))
+        shown = one.takes_part[:, target] if seen else np.ones(trials, dtype=np.bool_)
+        present = torch.from_numpy(shown[:, None] * gradient)
+        hypotheses = Hypotheses(others, present, torch.zeros_like(present), 1.0 if seen else rate)
+        (part,) = hypotheses.against(release)
+        distance = torch.from_numpy(hypotheses.sensitivity)
+        weighed = gaussian_llr(part, (part.residual * part.difference).sum(dim=1), sigma, distance, hypotheses)
+        assert found[:, target] == pytest.approx(weighed.log_odds.numpy(), rel=1e-9, abs=1e-11)
+
+
+def _increments(one: Played, rate: float = 1.0, seen: bool = False) -> Array:
+    return increments(one.products, one.norms, CLIPPING_NORM, one.sigma, one.is_in, one.takes_part, rate, seen)
+
+
+def test_innovations_of_every_target_are_standard_normal_and_the_ratio_is_one() -> None:
+    draw, trials, rounds = np.random.default_rng(2), 4000, 3
+    coins, sigma = _coins(draw, trials), draw.uniform(1.5, 3, trials)
+    total, innovations = np.zeros(coins.shape), []
+    for _ in range(rounds):
+        one = played(draw, trials, _gradients(), sigma, 1.0, coins)
+        found, mu = _increments(one), _signal_to_noise(one.norms, CLIPPING_NORM, sigma)
+        innovations.append((found - np.where(coins, 1, -1) * mu**2 / 2) / mu)
+        total += found
+    assert mu.max() == CLIPPING_NORM / sigma.min()
+    for target in range(5):
+        assert kstest(np.stack(innovations)[:, :, target].ravel(), "norm").pvalue > ALARM
+        for side, sign in ((coins[:, target], -1), (~coins[:, target], 1)):
+            assert_mean(np.exp(sign * total[side, target]), 1.0)
+
+
+def assert_mean(values: Array, expected: float) -> None:
+    assert abs(values.mean() - expected) < 4 * values.std(ddof=1) / np.sqrt(values.size)
+
+
+def test_the_area_under_the_curve_is_the_exact_one() -> None:
+    """AUC = Phi(mu / sqrt 2), mu^2 summed over rounds; standard errors by placements (DeLong et al. 1988)."""
+    draw, trials, rounds = np.random.default_rng(3), 6000, 4
+    coins, sigma = _coins(draw, trials), np.full(trials, 3.0)
+    total = np.zeros(coins.shape)
+    for _ in range(rounds):
+        total += _increments(played(draw, trials, _gradients(), sigma, 1.0, coins))
+    for target, length in enumerate(np.minimum(np.linspace(0.3, 3.0, 5), CLIPPING_NORM)):
+        members, others = np.sort(total[coins[:, target], target]), np.sort(total[~coins[:, target], target])
+        above = np.searchsorted(others, members) / others.size
+        below = 1 - np.searchsorted(members, others) / members.size
+        error = np.sqrt(above.var(ddof=1) / members.size + below.var(ddof=1) / others.size)
+        exact = ndtr(np.sqrt(rounds) * length / 3.0 / np.sqrt(2))
+        assert abs(above.mean() - exact) < 4 * error
+        assert error < 0.01
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_under_sampling_log_odds_have_the_distribution_of_the_privacy_loss(seen: bool) -> None:
+    draw, trials, rounds, rate = np.random.default_rng(4), 3000, 8, 0.3
+    coins, sigma = _coins(draw, trials), np.full(trials, 1.2 * CLIPPING_NORM)
+    total = np.zeros(coins.shape)
+    for _ in range(rounds):
+        total += _increments(played(draw, trials, _gradients(), sigma, rate, coins), rate, seen)
+    events = gaussian_rounds(1.2, rounds, rate, seen)
+    for target in (3, 4):  # those of the length of the clipping norm, to which the events refer
+        for truth, side in ((Truth.PRESENT, coins[:, target]), (Truth.ABSENT, ~coins[:, target])):
+            distribution = log_odds_distribution(events, Adjacency.ADD_REMOVE_RECORD, truth)
+            assert kstest(distribution.uniforms(total[side, target], draw), "uniform").pvalue > ALARM
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_training_that_follows_its_own_releases_keeps_the_distributions(rate: float) -> None:
+    """DP-SGD on a small network: gradients of a round depend on the noise of all rounds before."""
+    torch.manual_seed(9)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+    model, draw = StackedModel(module, (3,)), np.random.default_rng(5)
+    trials, targets, rounds, norm, sigma = 2000, 6, 5, 0.8, 1.6
+    features, labels = torch.randn(targets, 3), torch.arange(targets) % 3
+    models = model.layout.flatten(dict(module.named_parameters())).repeat(trials, 1)
+    coins = draw.random((trials, targets)) < 0.5
+    total, innovations, along = np.zeros(coins.shape), [], []
+    for _ in range(rounds):
+        part = draw.random(coins.shape) < rate
+        noise = (sigma * draw.standard_normal(models.shape)).astype(np.float32)
+        norms, products = record_gradients(model, models, features, labels, torch.from_numpy(noise))
+        found = increments(products, norms, norm, np.full(trials, sigma), coins, part, rate, sees_participation=False)
+        mu = _signal_to_noise(norms, norm, np.full(trials, sigma))
+        along.append(_noise_along(products, norms, np.full(trials, sigma)))
+        innovations.append((found - np.where(coins, 1, -1) * mu**2 / 2) / mu)
+        total += found
+        release = model.clipped_sum(models, features, labels, norm, taking_part=torch.from_numpy(coins & part))
+        models = models - 0.5 * (release + torch.from_numpy(noise))
+    assert np.ptp(mu, axis=0).min() > 0.1  # trials went different ways
+    for target in range(targets):
+        assert kstest(np.stack(along)[:, :, target].ravel(), "norm").pvalue > ALARM
+        if rate == 1:
+            assert np.stack(along) == pytest.approx(np.stack(innovations), abs=1e-5)
+            assert kstest(np.stack(innovations)[:, :, target].ravel(), "norm").pvalue > ALARM
+        for side, sign in ((coins[:, target], -1), (~coins[:, target], 1)):
+            assert_mean(np.exp(sign * total[side, target]), 1.0)
+
+
+def test_increments_of_a_hand_written_round() -> None:
+    """Clipped from length 4 to 2: <x, g> = -1 / 2 + b 4, and l = (<x, g> - 2) / 9."""
+    given = {"products": [[-1.0, -1.0]], "norms": [[4.0, 4.0]], "clipping_norm": 2.0, "sigma": [3.0]}
+    coins = np.array([[True, False]])
+    assert increments(**given, is_in=coins)[0] == pytest.approx([1.5 / 9, -2.5 / 9], rel=1e-15)
+    out = np.array([[False, True]])
+    assert increments(**given, is_in=coins, takes_part=out)[0] == pytest.approx([0, -2.5 / 9], rel=1e-15)
+    mixed = np.log(0.75 + 0.25 * np.exp(-2.5 / 9))
+    assert increments(**given, is_in=coins, takes_part=out, sampling_rate=0.25)[0] == pytest.approx([mixed] * 2)
+    assert _signal_to_noise([[4.0, 1.0]], 2.0, [3.0]).tolist() == [[2 / 3, 1 / 3]]
+    assert _noise_along([[-1.0, 0.0]], [[4.0, 0.0]], [3.0])[0] == pytest.approx([-1 / 12, np.nan], nan_ok=True)
+
+
+def test_a_gradient_of_zero_tells_nothing_and_a_certain_absence_no_more_than_the_rate() -> None:
+    coins, part = np.array([[True, False]]), np.ones((1, 2), dtype=np.bool_)
+    for norm in (None, 1.0):
+        for rate in (1.0, 0.1):
+            found = increments([[0.0, 0.0]], [[0.0, 0.0]], norm, [1.0], coins, part, rate)
+            assert np.abs(found).max() < 1e-15
+    far = increments([[-1e6, -1e6]], [[1.0, 1.0]], None, [1e-3], coins, part, 0.1)
+    assert far == pytest.approx(np.log(0.9), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sigma": [1.0, 0.0]}, r"sigma is 0.0 in trial 1: accepted are positive numbers"),
+        ({"sigma": [1.0, np.nan]}, "sigma is nan in trial 1"),
+        ({"sigma": 1.0}, r"sigma has shape \(\): accepted is \(2,\)"),
+        ({"products": np.full((2, 3), np.inf)}, "products contain NaN or infinity"),
+        ({"norms": np.full((2, 3), -1.0)}, "norms go down to -1.0: accepted are numbers from 0"),
+        ({"norms": np.ones((2, 4))}, r"norms have shape \(2, 4\): accepted is \(2, 3\)"),
+        ({"clipping_norm": 0.0}, "clipping norm is 0.0: accepted are positive numbers, or None"),
+        ({"is_in": np.ones((2, 3))}, r"is_in is float64 of shape \(2, 3\): accepted is bool \(2, 3\)"),
+        ({"takes_part": np.ones((3, 2), dtype=np.bool_)}, r"takes_part is bool of shape \(3, 2\): accepted is bool"),
+        ({"sampling_rate": 0.0}, "sampling rate is 0.0: accepted are numbers above 0"),
+        ({"sampling_rate": 0.5}, r"sampling rate is 0.5 and nothing says who takes part: accepted is bool \(2, 3\)"),
+    ],
+)
+def test_what_cannot_be_weighed_is_refused(change: dict[str, object], message: str) -> None:
+    ones = np.ones((2, 3))
+    given = {"products": ones, "norms": ones, "clipping_norm": 1.0, "sigma": [1.0, 1.0], "is_in": ones > 0}
+    with pytest.raises(InputError, match=message):
+        increments(**(given | change))

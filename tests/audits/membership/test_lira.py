@@ -1,0 +1,157 @@
+"""The likelihood ratio attack against loops over trials and targets, and what its scores may not depend on."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from fl_audit.audits.membership.confidence import label_log_probability, log_probabilities, scaled_confidence
+from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.audits.membership.shadows import require_shadows_of_all
+from fl_audit.errors import InputError
+from fl_audit.federation.membership import Membership
+
+Array = NDArray[np.float64]
+
+
+def federation(seed: int, trials: int, targets: int, queries: int = 1) -> tuple[Array, NDArray[np.bool_]]:
+    """Coins, and confidences that rise where a target is in, with places and spreads of their own."""
+    draw = np.random.default_rng(seed)
+    is_in = np.argsort(draw.random((trials, targets)), axis=0) < trials // 2
+    spread = draw.uniform(0.2, 3, (targets, queries))
+    noise = draw.normal(size=(trials, targets, queries)) * spread
+    return draw.normal(0, 4, (targets, queries)) + noise + is_in[..., np.newaxis], is_in
+
+
+def by_loops(phi: Array, is_in: NDArray[np.bool_], online: bool, shared: bool, shadows: NDArray[np.bool_]) -> Array:
+    """Algorithm 1 and equation 4 of Carlini et al. 2022, trial by trial and target by target."""
+    trials, targets, queries = phi.shape
+    scores = np.zeros((trials, targets))
+    for w in range(trials):
+        use = shadows & (np.arange(trials) != w)
+        for q in range(queries):
+            inside = [phi[use & is_in[:, t], t, q] for t in range(targets)]
+            out = [phi[use & ~is_in[:, t], t, q] for t in range(targets)]
+            pooled = [
+                math.sqrt(sum(((x - x.mean()) ** 2).sum() for x in side) / sum(x.size - 1 for x in side))
+                for side in (inside, out)
+            ]
+            for t in range(targets):
+                sd_in, sd_out = pooled if shared else (inside[t].std(), out[t].std())
+                if online:
+                    densities = norm(inside[t].mean(), sd_in), norm(out[t].mean(), sd_out)
+                    found = densities[0].logpdf(phi[w, t, q]) - densities[1].logpdf(phi[w, t, q])
+                else:
+                    found = (phi[w, t, q] - out[t].mean()) / sd_out
+                scores[w, t] += found / queries
+    return scores
+
+
+@pytest.mark.few_cases(5)
+@pytest.mark.parametrize("form", LiraForm)
+@pytest.mark.parametrize("spread", LiraSpread)
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("named", [False, True])
+def test_it_is_the_algorithm_of_the_paper(form: LiraForm, spread: LiraSpread, queries: int, named: bool) -> None:
+    phi, is_in = federation(2, 16, 5, queries)
+    shadows = np.arange(16) < 12 if named else np.ones(16, dtype=np.bool_)
+    found = lira_scores(phi, Membership(is_in), form, spread, shadows if named else None)
+    expected = by_loops(phi, is_in, form is LiraForm.ONLINE, spread is LiraSpread.SHARED, shadows)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_the_offline_score_orders_as_the_one_sided_test_of_the_paper() -> None:
+    phi, is_in = federation(5, 16, 5)
+    found = lira_scores(phi[:, :, 0], Membership(is_in), LiraForm.OFFLINE)
+    for w in range(16):
+        out = [phi[(np.arange(16) != w) & ~is_in[:, t], t, 0] for t in range(5)]
+        tests = [1 - norm.sf(phi[w, t, 0], x.mean(), x.std()) for t, x in enumerate(out)]
+        assert norm.cdf(found[w]) == pytest.approx(np.array(tests), abs=1e-9)
+
+
+def test_the_medians_of_the_authors_code_make_little_difference() -> None:
+    """The reference takes medians for means; with 32 shadows either side the same cells come out on top."""
+    phi, is_in = federation(3, 64, 20)
+    found = lira_scores(phi, Membership(is_in))
+    theirs = np.zeros_like(found)
+    for w in range(64):
+        rest = np.arange(64) != w
+        for t in range(20):
+            inside, out = phi[rest & is_in[:, t], t, 0], phi[rest & ~is_in[:, t], t, 0]
+            z_in, z_out = ((phi[w, t, 0] - np.median(x)) / x.std() for x in (inside, out))
+            theirs[w, t] = (z_out**2 - z_in**2) / 2 - np.log(inside.std() / out.std())
+    assert np.corrcoef(found.ravel(), theirs.ravel())[0, 1] > 0.97
+
+
+@given(seed=st.integers(0, 10**6), trial=st.integers(0, 8))
+def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> None:
+    draw = np.random.default_rng(seed)
+    is_in = np.argsort(draw.random((9, 4)), axis=0) < 4
+    other = is_in.copy()
+    other[trial] ^= draw.random(4) < 0.5
+    phi = draw.normal(size=(9, 4))
+    for form in LiraForm:
+        before, after = (lira_scores(phi, Membership(coins), form)[trial] for coins in (is_in, other))
+        assert before == pytest.approx(after, rel=1e-8, abs=1e-8)
+
+
+@given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
+def test_increasing_affine_maps_of_confidences_change_nothing(seed: int, scale: float, shift: float) -> None:
+    phi, is_in = federation(seed, 12, 3)
+    for spread in LiraSpread:
+        found = [lira_scores(values, Membership(is_in), spread=spread) for values in (phi, scale * phi + shift)]
+        assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-5)
+
+
+def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
+    is_in = federation(4, 10, 6)[1]
+    for form in LiraForm:
+        assert np.ptp(lira_scores(np.full((10, 6), 0.1), Membership(is_in), form)) == 0
+
+
+def test_too_few_shadow_trials_are_refused_with_their_number() -> None:
+    is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
+    with pytest.raises(InputError, match="trial 1 has 1 shadow trials with target 1 out: accepted are 2 or more"):
+        lira_scores(np.zeros((4, 2)), Membership(is_in))
+    with pytest.raises(InputError, match="no target is out in 2 shadow trials"):
+        lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
+    coins, only = Membership(np.array([[True], [False], [True]])), np.array([False, True, True])
+    with pytest.raises(InputError, match="trial 1 has 0 shadow trials with target 0 out: accepted are 1"):
+        lira_scores(np.zeros((3, 1)), coins, LiraForm.OFFLINE, LiraSpread.SHARED, only)
+    with pytest.raises(InputError, match="confidences contain NaN"):
+        lira_scores(np.full((4, 2), np.nan), Membership(is_in))
+    with pytest.raises(InputError, match=r"accepted is bool \(4,\)"):
+        lira_scores(np.zeros((4, 2)), Membership(is_in), shadows=np.ones(3, dtype=np.bool_))
+
+
+def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_is_trained() -> None:
+    is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
+    require_shadows_of_all(Membership(is_in))
+    is_in[3, 1] = False
+    with pytest.raises(InputError, match="target 1 is a member in 1 of 4 trials: accepted are 2 or more"):
+        require_shadows_of_all(Membership(is_in))
+    with pytest.raises(InputError, match="target 0 is no member in 0 of 4 trials"):
+        require_shadows_of_all(Membership(~is_in | np.array([[True, False]])))
+    with pytest.raises(InputError, match="shadow trials with target 1 in"):
+        lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
+
+
+@given(st.lists(st.floats(-30, 30), min_size=2, max_size=4), st.floats(-1000, 1000))
+def test_the_confidence_is_the_log_odds_of_the_label(logits: list[float], shift: float) -> None:
+    phi = [float(scaled_confidence(np.array(logits) + shift, label)) for label in range(len(logits))]
+    for label, found in enumerate(phi):
+        others = math.fsum(math.exp(x) for k, x in enumerate(logits) if k != label)
+        assert found == pytest.approx(logits[label] - math.log(others), abs=1e-6)
+        from_logs = scaled_confidence(log_probabilities(logits), label)
+        assert float(from_logs) == pytest.approx(found, abs=1e-6)
+        assert float(label_log_probability(logits, label)) == pytest.approx(-np.logaddexp(0, -found), abs=1e-6)
+
+
+def test_a_saturated_confidence_stays_a_number() -> None:
+    assert scaled_confidence([[800.0, 0.0, 1.0]], [0])[0] == pytest.approx(800 - math.log(1 + math.e))
+    with pytest.raises(InputError, match="labels lie outside 0 to 1"):
+        scaled_confidence([[0.0, 1.0]], [2])

@@ -1,0 +1,90 @@
+"""The robust membership inference attack against loops over trials, targets and population records."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fl_audit.audits.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.errors import InputError
+from fl_audit.federation.membership import Membership
+
+Array = NDArray[np.float64]
+
+
+def federation(
+    seed: int, trials: int = 8, targets: int = 5, records: int = 30
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    draw = np.random.default_rng(seed)
+    is_in = np.argsort(draw.random((trials, targets)), axis=0) < trials // 2
+    own = draw.normal(size=(trials, targets)) + is_in
+    return -np.logaddexp(0, -own), -np.logaddexp(0, -draw.normal(size=(trials, records))), is_in
+
+
+def by_loops(own: Array, others: Array, is_in: NDArray[np.bool_], rule: RmiaRule) -> Array:
+    """The authors' code: probability ratios of x and of z, and the share of z that x outdoes."""
+    trials, targets = own.shape
+    p, z, a = np.exp(own), np.exp(others), rule.slope
+    scores = np.zeros_like(own)
+    for w in range(trials):
+        rest = np.arange(trials) != w
+        offline = rule.form is RmiaForm.OFFLINE
+        common = z[rest].mean(axis=0)
+        ratio_z = z[w] / ((1 + a) / 2 * common + (1 - a) / 2 if offline else common)
+        for t in range(targets):
+            out, inside = p[rest & ~is_in[:, t], t].mean(), p[rest & is_in[:, t], t].mean()
+            ratio_x = p[w, t] / ((1 + a) / 2 * out + (1 - a) / 2 if offline else (inside + out) / 2)
+            scores[w, t] = np.mean(ratio_x / ratio_z >= rule.gamma)
+    return scores
+
+
+@pytest.mark.parametrize("form", RmiaForm)
+@pytest.mark.parametrize(("gamma", "slope"), [(1.0, 0.3), (2.0, 0.0), (1.2, 1.0)])
+def test_it_is_the_authors_computation(form: RmiaForm, gamma: float, slope: float) -> None:
+    own, others, is_in = federation(1)
+    rule = RmiaRule(form, gamma, slope)
+    assert rmia_scores(own, others, Membership(is_in), rule) == pytest.approx(by_loops(own, others, is_in, rule))
+
+
+@given(seed=st.integers(0, 10**6), trial=st.integers(0, 7))
+def test_a_trials_own_coins_move_none_of_its_scores(seed: int, trial: int) -> None:
+    own, others, is_in = federation(seed)
+    flipped = is_in.copy()
+    flipped[trial] ^= True
+    for form in RmiaForm:
+        before, after = (rmia_scores(own, others, Membership(m), RmiaRule(form))[trial] for m in (is_in, flipped))
+        assert before.tolist() == pytest.approx(after.tolist())
+
+
+@given(seed=st.integers(0, 10**6), gammas=st.tuples(st.floats(0.1, 3), st.floats(0.1, 3)))
+def test_scores_are_shares_and_fall_with_gamma(seed: int, gammas: tuple[float, float]) -> None:
+    own, others, is_in = federation(seed)
+    low, high = (rmia_scores(own, others, Membership(is_in), RmiaRule(gamma=g)) for g in sorted(gammas))
+    assert ((high >= 0) & (low <= 1) & (high <= low)).all()
+
+
+def test_named_reference_trials_are_the_only_ones_used() -> None:
+    own, others, is_in = federation(5)
+    shadows = np.arange(8) < 6
+    found = rmia_scores(own, others, Membership(is_in), shadows=shadows)[7]
+    kept = np.r_[0:6, 7]
+    assert found.tolist() == rmia_scores(own[kept], others[kept], Membership(is_in[kept]))[6].tolist()
+
+
+def test_hopeless_confidences_stay_numbers() -> None:
+    own, others, is_in = federation(6)
+    assert np.isfinite(rmia_scores(own - 2000, others - 2000, Membership(is_in), RmiaRule(slope=1.0))).all()
+
+
+def test_wrong_input_is_named() -> None:
+    own, others, is_in = federation(7)
+    membership = Membership(is_in)
+    with pytest.raises(InputError, match="log-probabilities reach 1: accepted are numbers up to 0"):
+        rmia_scores(np.ones_like(own), others, membership)
+    with pytest.raises(InputError, match=r"of the population have shape \(3, 30\): accepted is \(8, records\)"):
+        rmia_scores(own, others[:3], membership)
+    with pytest.raises(InputError, match="0 shadow trials with target 0 out"):
+        rmia_scores(own, others, Membership(np.ones_like(is_in)))
+    with pytest.raises(InputError, match="gamma is 0"):
+        RmiaRule(gamma=0)

@@ -1,0 +1,193 @@
+"""What a white-box attacker sees: gradients against float64 backward passes, example by example."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from learning.gradient_truth import example_gradients
+from torch import Tensor, nn
+
+from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.errors import InputError
+from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.learning.stacked_model import StackedModel
+
+Shape = tuple[int, ...]
+
+
+class _Temperature(nn.Module):
+    """A dense layer whose outputs are scaled by a learned number and normalised afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.scale = nn.Parameter(torch.tensor(1.7))
+        self.last = nn.Linear(5, 3)
+        self.rectified = nn.ReLU(inplace=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.scale * self.rectified(self.last(input=torch.tanh(self.first(features)))) + features[:, :3]
+
+
+def _built_in(name: str, shape: Shape, classes: int) -> Callable[[], nn.Module]:
+    return lambda: build_model(ModelSpec(name, shape, classes))
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
+    "logistic": (_built_in("logistic", (7,), 3), (7,)),
+    "alone": (lambda: nn.Linear(7, 3), (7,)),
+    "adult-mlp": (_built_in("adult-mlp", (20,), 2), (20,)),
+    "dense-3x100": (_built_in("dense-3x100", (15,), 5), (15,)),
+    "mnist-cnn": (_built_in("mnist-cnn", (1, 14, 12), 4), (1, 14, 12)),
+    "no-bias": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3, bias=False)), (6,)),
+    "norm-last": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3), nn.LayerNorm(3)), (6,)),
+    "own-code": (_Temperature, (6,)),
+}
+
+
+def _drawn(shape: Shape, classes: int, parameters: int, trials: int = 3, targets: int = 7) -> tuple[Tensor, ...]:
+    source = torch.Generator().manual_seed(5)
+    models = 0.4 * torch.randn(trials, parameters, generator=source)
+    features = torch.rand(targets, *shape, generator=source)
+    return models, features, torch.arange(targets) % classes
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_gradient_output_and_loss_are_those_of_single_examples(name: str) -> None:
+    template, shape = NETS[name][0](), NETS[name][1]
+    model = StackedModel(template, shape)
+    classes = model.template(torch.zeros(1, *shape)).shape[1]
+    models, features, labels = _drawn(shape, classes, model.layout.size)
+    seen = white_box_features(model, models, features, labels)
+
+    exact, columns = example_gradients(template, models, features, labels), model.layout.slices()
+    layer = [name for name, part in template.named_modules() if type(part) is nn.Linear][-1]
+    prefix = f"{layer}." if layer else ""
+    formed = np.einsum("wnro,wnri->wnroi", seen.signals, seen.inputs)[:, :, 0]
+    weight = exact[..., columns[f"{prefix}weight"]].reshape(formed.shape)
+    np.testing.assert_allclose(formed, weight, rtol=1e-4, atol=1e-5)
+    assert seen.has_bias == (f"{prefix}bias" in columns)
+    if seen.has_bias:
+        bias = exact[..., columns[f"{prefix}bias"]]
+        np.testing.assert_allclose(seen.signals[:, :, 0], bias, rtol=1e-4, atol=1e-5)
+
+    logits = model.logits(models, features).double()
+    log_probabilities = F.log_softmax(logits, dim=2)
+    np.testing.assert_allclose(seen.log_probabilities[:, :, 0], log_probabilities, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(seen.losses[..., 0], model.losses(models, features, labels), rtol=1e-4, atol=1e-6)
+    assert all(getattr(seen, name).dtype == np.float32 for name in ("signals", "inputs", "log_probabilities", "losses"))
+
+
+def test_of_a_softmax_the_signal_is_confidence_less_label() -> None:
+    model = StackedModel.of(ModelSpec("dense-128", (9,), 4))
+    models, features, labels = _drawn((9,), 4, model.layout.size)
+    seen = white_box_features(model, models, features, labels)
+    expected = np.exp(seen.log_probabilities[:, :, 0]) - np.eye(4)[labels]
+    np.testing.assert_allclose(seen.signals[:, :, 0], expected, atol=1e-6)
+
+
+def test_records_that_a_model_is_sure_of_still_differ() -> None:
+    """Margins of 20 and 25: in float32 both losses and both signals of the label would be 0."""
+    model = StackedModel(nn.Linear(1, 2, bias=False), (1,))
+    seen = white_box_features(model, torch.tensor([[1.0, 0.0]]), torch.tensor([[20.0], [25.0]]), torch.zeros(2).long())
+    np.testing.assert_allclose(seen.losses[0, :, 0], np.exp([-20.0, -25.0]), rtol=1e-4)
+    np.testing.assert_allclose(seen.signals[0, :, 0, 0], -np.exp([-20.0, -25.0]), rtol=1e-4)
+
+
+def test_portions_of_examples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
+    models, features, labels = _drawn((9,), 4, model.layout.size)
+    whole = white_box_features(model, models, features, labels)
+    monkeypatch.setattr(StackedModel, "examples_per_pass", 3)
+    parts = white_box_features(model, models, features, labels)
+    np.testing.assert_allclose(parts.signals, whole.signals, atol=1e-6)
+    np.testing.assert_allclose(parts.inputs, whole.inputs, atol=1e-6)
+
+
+def test_releases_and_trials_are_put_together() -> None:
+    model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
+    models, features, labels = _drawn((9,), 4, model.layout.size)
+    one, other = (white_box_features(model, values, features, labels) for values in (models, models + 0.1))
+    both = WhiteBoxFeatures.over_releases([one, other])
+    assert (both.trials, both.targets, both.releases) == (3, 7, 2)
+    assert np.array_equal(both.signals[:, :, 1], other.signals[:, :, 0])
+    batches = WhiteBoxFeatures.over_trials([both.of_trials(slice(0, 1)), both.of_trials(slice(1, 3))])
+    assert np.array_equal(batches.inputs, both.inputs)
+    turned = both.of_targets(np.arange(7)[::-1])
+    assert np.array_equal(turned.losses[:, 0], both.losses[:, 6])
+    assert turned.labels[0] == both.labels[6]
+    with pytest.raises(InputError, match="of other targets or of another layer"):
+        WhiteBoxFeatures.over_releases([one, turned])
+    with pytest.raises(InputError, match="differ along axis 2 alone"):
+        WhiteBoxFeatures.over_releases([one, other.of_trials(slice(0, 2))])
+    with pytest.raises(InputError, match="no features to put together"):
+        WhiteBoxFeatures.over_trials([])
+
+
+class _Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layer(torch.tanh(self.layer(features)))
+
+
+class _Shared(nn.Module):
+    """The weight of the last layer also scales the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layer(features * self.layer.weight.sum())
+
+
+class _Rows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layer(features).mean(1)
+
+
+@pytest.mark.parametrize(
+    ("template", "shape", "said"),
+    [
+        (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), (1, 3, 3), "calls no dense layer"),
+        (_Twice, (3,), "is called 2 times"),
+        (_Rows, (4, 3), r"inputs of shape \(1, 4, 3\)"),
+        (_Shared, (3,), "serves elsewhere, too"),
+    ],
+)
+def test_layers_without_such_a_gradient_are_refused(template: Callable[[], nn.Module], shape: Shape, said: str) -> None:
+    model = StackedModel(template(), shape)
+    models, features, labels = _drawn(shape, 2, model.layout.size)
+    with pytest.raises(InputError, match=said):
+        white_box_features(model, models, features, labels)
+
+
+def test_a_refused_or_used_model_keeps_no_hooks() -> None:
+    model = StackedModel(_Twice(), (3,))
+    models, features, labels = _drawn((3,), 2, model.layout.size)
+    with pytest.raises(InputError):
+        white_box_features(model, models, features, labels)
+    assert not any(part._forward_hooks for part in model.template.modules())
+
+
+def test_wrong_input_is_named() -> None:
+    model = StackedModel.of(ModelSpec("adult-mlp", (9,), 4))
+    models, features, labels = _drawn((9,), 4, model.layout.size)
+    with pytest.raises(InputError, match="there are no targets"):
+        white_box_features(model, models, features[:0], labels[:0])
+    with pytest.raises(InputError, match="contain NaN or infinity"):
+        white_box_features(model, torch.full_like(models, torch.nan), features, labels)
+    seen = white_box_features(model, models, features, labels)
+    with pytest.raises(InputError, match="labels lie outside 0 to 3"):
+        WhiteBoxFeatures(seen.signals, seen.inputs, seen.log_probabilities, seen.losses, seen.labels + 1)
+    with pytest.raises(InputError, match="inputs have shape"):
+        WhiteBoxFeatures(seen.signals, seen.inputs[:1], seen.log_probabilities, seen.losses, seen.labels)

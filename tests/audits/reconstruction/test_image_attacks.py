@@ -1,0 +1,181 @@
+"""Pictures out of updates: each part against what is known of it without the attack."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fl_audit.audits.reconstruction.image_attacks import (
+    Descent,
+    OtherPictures,
+    _inferred_labels,
+    _of_first_layer,
+    _of_population,
+    descended,
+    drawn_pictures,
+    reads_first_layer,
+    total_variation,
+)
+from fl_audit.audits.reconstruction.shared_update import SharedUpdate
+from fl_audit.errors import InputError
+from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.names import LocalOptimizer
+from fl_audit.learning.stacked_model import StackedModel
+
+SHAPE, CLASSES = (1, 10, 10), 4
+
+
+def started(name: str) -> tuple[StackedModel, Tensor]:
+    torch.manual_seed(3)
+    model = StackedModel.of(ModelSpec(name, SHAPE, CLASSES))
+    return model, model.layout.flatten(dict(model.template.named_parameters()))
+
+
+def records(owners: int, each: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    draw = np.random.default_rng(seed)
+    features = draw.random((owners, each, *SHAPE), dtype=np.float32)
+    return torch.from_numpy(features), torch.from_numpy(draw.integers(0, CLASSES, (owners, each)))
+
+
+@pytest.mark.parametrize("name", ["dense-128", "mnist-cnn"])
+@pytest.mark.parametrize("norm", [None, 0.7])
+def test_what_the_attacker_works_out_is_what_owners_share(name: str, norm: float | None) -> None:
+    (model, start), (features, labels) = started(name), records(3, 5)
+    found = SharedUpdate(model, start, norm).of_many(features, labels)
+    true = model.clipped_sum(start.expand(3, -1).clone(), features, labels, norm)
+    assert torch.allclose(found, true, atol=1e-5)
+
+
+def test_local_training_that_the_attacker_works_out_is_that_of_clients() -> None:
+    (model, start), (features, labels) = started("dense-128"), records(2, 6)
+    schedule = LocalSchedule(0.3, 4, epochs=2)
+    batches = local_batches(6, schedule, np.random.default_rng(1))
+    found = SharedUpdate(model, start, schedule=schedule, batches=batches).of_many(features, labels)
+    for one, mine, own in zip(found, features, labels, strict=True):
+        assert torch.allclose(one, local_updates(model, start[None], mine, own, schedule, batches)[0], atol=1e-5)
+    clipped = SharedUpdate(model, start, 0.1, schedule, batches).of_many(features, labels)
+    assert torch.allclose(clipped, found * (0.1 / found.norm(dim=1, keepdim=True)), atol=1e-6)
+    assert torch.equal(SharedUpdate(model, start, 100.0, schedule, batches).of_many(features, labels), found)
+    adam = LocalSchedule(0.3, 4, epochs=1, optimizer=LocalOptimizer.ADAM)
+    with pytest.raises(InputError, match="accepted for inversion is 'sgd'"):
+        SharedUpdate(model, start, schedule=adam)
+
+
+@pytest.mark.parametrize("name", ["logistic", "dense-128"])
+def test_a_first_dense_layer_writes_the_picture_down(name: str) -> None:
+    (model, start), (features, labels) = started(name), records(20, 1)
+    assert reads_first_layer(model)
+    found = _of_first_layer(model, SharedUpdate(model, start, 0.1).of_many(features, labels))
+    assert torch.allclose(found, features, atol=1e-4)
+    noisy = torch.from_numpy(np.random.default_rng(5).random((1, model.layout.size), dtype=np.float32))
+    rows, biases = noisy[0, : CLASSES * 100].reshape(CLASSES, 100), noisy[0, CLASSES * 100 : CLASSES * 101]
+    if name == "logistic":
+        best = np.linalg.lstsq(biases[:, None].numpy(), rows.numpy(), rcond=None)[0][0]
+        assert np.allclose(_of_first_layer(model, noisy).numpy().ravel(), best.clip(0, 1), atol=1e-5)
+    assert not reads_first_layer(started("mnist-cnn")[0])
+
+
+def labels_told(shared: SharedUpdate, each: int) -> float:
+    features, labels = records(40, each, seed=1)
+    like, like_labels = (one.flatten(0, 1) for one in records(1, 200, seed=2))
+    found = _inferred_labels(shared, shared.of_many(features, labels), each, like, like_labels)
+    return float((found == labels.sort(dim=1).values).double().mean())
+
+
+def test_the_last_bias_tells_the_classes() -> None:
+    model, start = started("dense-128")
+    schedule = LocalSchedule(0.01, 2, epochs=1)
+    local = SharedUpdate(model, start, schedule=schedule, batches=local_batches(4, schedule, np.random.default_rng(0)))
+    assert labels_told(SharedUpdate(model, start), 1) == 1
+    assert labels_told(SharedUpdate(model, start, 0.01), 1) == 1
+    assert labels_told(SharedUpdate(model, start), 16) > 0.9
+    assert labels_told(SharedUpdate(model, start, 0.5), 4) > 0.9
+    assert labels_told(local, 4) > 0.9
+    assert labels_told(replace(local, clipping_norm=0.01), 4) > 0.85
+    bare = StackedModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(100, CLASSES, bias=False)), SHAPE)
+    with pytest.raises(InputError, match="accepted for inferring labels is a bias of its 4 classes"):
+        labels_told(SharedUpdate(bare, start[: CLASSES * 100]), 1)
+
+
+@pytest.mark.long
+def test_descent_finds_the_pictures_of_a_dense_network() -> None:
+    (model, start), (features, labels) = started("dense-128"), records(3, 1)
+    smooth = torch.nn.functional.avg_pool2d(features.flatten(0, 1), 5, 1, 2).reshape(features.shape)
+    shared, told = SharedUpdate(model, start), list[int]()
+    seen = shared.of_many(smooth, labels)
+    descent = Descent(iterations=250, smoothness=1e-3)
+    found = descended(shared, seen, labels, np.random.default_rng(0), descent, told.append)
+    assert float((found - smooth).square().mean()) < 0.002  # 27 dB; a grey picture has 0.02
+    assert told == list(range(1, 251))
+    assert found.min() >= 0
+    assert found.max() <= 1
+
+
+def test_of_two_starts_the_one_that_fits_better_counts() -> None:
+    (model, start), (features, labels) = started("dense-128"), records(4, 2)
+    shared = SharedUpdate(model, start)
+    seen = shared.of_many(features, labels)
+
+    def misfit(restarts: int) -> Tensor:
+        found = descended(shared, seen, labels, np.random.default_rng(0), Descent(15, 0.1, 0.0, restarts))
+        return 1 - torch.cosine_similarity(shared.of_many(found, labels), seen)
+
+    assert (misfit(3) <= misfit(1) + 1e-6).all()
+    assert (misfit(3) < misfit(1) - 1e-4).any()
+
+
+def test_a_time_limit_ends_the_search() -> None:
+    (model, start), (features, labels) = started("logistic"), records(2, 1)
+    shared, told = SharedUpdate(model, start), list[int]()
+    descent = Descent(iterations=10**6, restarts=5, seconds=0.2)
+    descended(shared, shared.of_many(features, labels), labels, np.random.default_rng(0), descent, told.append)
+    assert 1 <= len(told) < 10**5
+
+
+def test_total_variation_is_that_of_loops() -> None:
+    picture = records(1, 1)[0][0, 0, 0]
+    down = np.mean([abs(picture[row + 1, column] - picture[row, column]) for row in range(9) for column in range(10)])
+    across = np.mean([abs(picture[row, column + 1] - picture[row, column]) for row in range(10) for column in range(9)])
+    assert float(total_variation(picture)) == pytest.approx(down + across, rel=1e-5)
+
+
+def test_the_population_fills_in_what_noise_hides_as_gauss_and_markov_say() -> None:
+    draw = np.random.default_rng(4)
+    pictures, mixing = draw.normal(0.5, 0.1, (40, 1, 3, 4)), draw.normal(size=(12, 7))
+    updates = pictures.reshape(40, 12) @ mixing
+    seen, noise = updates[:5] + draw.normal(size=(5, 7)), 0.3
+    found = _of_population(
+        *(torch.from_numpy(one) for one in (seen,)), noise, torch.from_numpy(pictures), torch.from_numpy(updates)
+    )
+    flat, apart = pictures.reshape(40, 12) - pictures.reshape(40, 12).mean(0), updates - updates.mean(0)
+    gain = flat.T @ apart / 40 @ np.linalg.inv(apart.T @ apart / 40 + noise**2 * np.eye(7))
+    best = pictures.reshape(40, 12).mean(0) + (seen - updates.mean(0)) @ gain.T
+    assert np.allclose(found.numpy().reshape(5, 12), best.clip(0, 1), atol=1e-5)
+    nothing = _of_population(torch.from_numpy(seen), 1e6, torch.from_numpy(pictures), torch.from_numpy(updates))
+    assert np.allclose(nothing[0].numpy(), pictures.mean(0), atol=1e-4)
+
+
+def test_of_several_pictures_noise_leaves_those_of_each_class() -> None:
+    """Pictures are as bright as their class: the mean of the k-th of four drawn at once, by class, is that of order."""
+    (model, start), (features, labels) = started("dense-128"), records(2, 4)
+    draw = np.random.default_rng(8)
+    known = torch.from_numpy(draw.integers(0, CLASSES, 400))
+    others = OtherPictures((known.float() / 4)[:, None, None, None].expand(-1, *SHAPE).contiguous(), known)
+    shared = SharedUpdate(model, start, 1.0)
+    found = drawn_pictures(shared, shared.of_many(features, labels), 4, 1e6, others, draw)
+    ranked = np.sort(draw.integers(0, CLASSES, (10**5, 4)), axis=1).mean(axis=0) / 4
+    assert found.shape == (2, 4, *SHAPE)
+    assert np.allclose(found.mean(dim=(2, 3, 4)).numpy(), ranked, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"iterations": 0}, "iterations are 0"), ({"step": 0.0}, "step is 0"), ({"smoothness": -1.0}, "smoothness is -1"),
+     ({"restarts": 0}, "restarts are 0"), ({"seconds": 0.0}, "seconds are 0")],
+)  # fmt: skip
+def test_a_search_that_is_none_is_refused(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Descent(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,272 @@
+"""Words that others take for missing, sentinels and odd labels are warned of, and each remedy fixes its table."""
+
+import gzip
+import re
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.missing_values import USUAL_WORDS, without_words, words_gone
+from fl_audit.data.records import DataWarning, Source
+from fl_audit.data.warnings import header_warnings
+from fl_audit.errors import InputError, Remedy
+
+DRAW = np.random.default_rng(0)
+ROWS = 160
+
+
+def among(cells: Sequence[str]) -> np.ndarray:
+    """Return cells in the rows of a table, each as often, in no order."""
+    return DRAW.permutation(np.resize(np.array(cells), ROWS))
+
+
+HONEST = {
+    "age": DRAW.integers(18, 95, ROWS),
+    "crp": DRAW.gamma(2, 4, ROWS).round(5),
+    "ward": DRAW.choice(["A", "B"], ROWS),
+    "y": np.arange(ROWS) % 2,
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(columns: dict[str, object], **options: object) -> Source:
+    return read(pd.DataFrame(HONEST | columns).to_csv(index=False).encode(), **options)
+
+
+FILES = count()
+
+
+def read(content: bytes, **options: object) -> Source:
+    path = Path(f"own{next(FILES)}.csv")  # data are loaded once for each name
+    path.write_bytes(content)
+    named = {key.replace("_", "-"): value for key, value in options.items()}
+    given = {"path": str(path.absolute()), "label": "y", **named}
+    return load_source(DataSpec("csv", None, tuple(given.items())))  # type: ignore[arg-type]
+
+
+def fixed(found: Source, columns: dict[str, object], **options: object) -> Source:
+    """Return the table that was warned of, read with the remedy."""
+    (caution,) = found.cautions
+    return load(columns, **options, **{one.key: one.value for one in caution.remedies})
+
+
+def test_an_honest_table_has_no_warning() -> None:
+    assert load({}).cautions == ()
+
+
+def test_country_codes_are_no_missing_values_and_the_setting_alone_makes_them_some() -> None:
+    columns = {"country": among(["NA", "ZA", "BW", "AO"])}
+    for missing in (None, ()):
+        found = load(columns, missing=missing)
+        assert len(found.pool) == ROWS
+        assert "4 of them, a feature each: AO, BW, NA" in str(found.columns[4])
+        assert "'NA' in column country (40 of 160)" in found.cautions[0].text
+    without = fixed(found, columns)
+    assert (len(without.pool), without.cautions) == (120, ())
+    assert without.description.endswith("40 records with a missing value ('NA' in 40) are left out")
+
+
+@pytest.mark.few_cases(6)
+@pytest.mark.parametrize("word", sorted(USUAL_WORDS))
+def test_no_word_is_missing_unless_the_setting_says_so(word: str) -> None:
+    columns = {"test": among([word, "low", "high"])}
+    found = load(columns)
+    assert len(found.pool) == ROWS
+    assert [caution.remedies for caution in found.cautions] == [(Remedy("missing", (word,)),)]
+    assert len(fixed(found, columns).pool) == ROWS - 54
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_a_word_among_numbers_is_asked_about_however_frequent_it_is(share: float) -> None:
+    gaps = np.arange(ROWS) < share * ROWS
+    DRAW.shuffle(gaps)
+    columns = {"ferritin": np.where(gaps, "NA", "81.5"), "iron": np.where(np.arange(ROWS) % 40 == 3, "None", "7")}
+    with pytest.raises(InputError, match="for a missing value in column") as caught:
+        load(columns)
+    options = {one.key: one.value for one in caught.value.remedies}
+    # A column that mostly lacks is left out, and not the records.
+    assert options == ({"drop": ("ferritin",), "missing": ("None",)} if share > 0.5 else {"missing": ("NA", "None")})
+    assert len(load(columns, **options).pool) >= ROWS / 2
+
+
+def test_the_count_of_records_left_out_names_words_and_empty_cells() -> None:
+    content = b"a,b,y\n" + b"1,x,0\n-,?,1\n,x,0\n4,?,1\n2,x,1\n" * 10
+    described = read(content, missing=("?", "-")).description
+    assert "30 records with a missing value ('?' in 20, '-' in 10, empty in 10)" in described
+
+
+def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
+    frame = pd.DataFrame({"a": [1, -99, 3], "b": ["x", " NA", "z"], "c": [True, False, True]})
+    assert without_words(frame, ()).equals(frame)
+    gone = without_words(frame, ("NA", "-99"))
+    assert gone.isna().sum().to_dict() == {"a": 1, "b": 1, "c": 0}
+    assert words_gone(frame, gone) == {"NA": 1, "-99": 1}
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "left"),
+    [
+        ("potassium", ["-99", "4.1", "3.9", "5.0"], 120),
+        ("potassium", ["-99.0", "4.1", "3.9", "5.0"], 120),
+        ("years", ["999", "41", "39", "50"], 120),
+        ("grade", ["99", "1", "2", "3"], 120),
+        ("flag", ["-9", "0", "1", "2"], 120),
+    ],
+)
+def test_a_number_that_stands_for_a_missing_value_is_told_with_its_share(
+    column: str, cells: list[str], left: int
+) -> None:
+    columns = {column: among(cells)}
+    found = load(columns)
+    assert f"column {column} is {float(cells[0]):.0f} in 40 of 160 records (25.0%)" in found.cautions[0].text
+    assert len(fixed(found, columns).pool) == left
+
+
+@pytest.mark.parametrize(
+    "cells", [["-9", "-8.5", "0", "3"], ["99", "98", "70", "40"], ["999", "400", "950", "12"], ["-1", "0", "1", "2"]]
+)
+def test_a_number_near_others_is_no_sentinel(cells: list[str]) -> None:
+    assert load({"x": among(cells)}).cautions == ()
+
+
+def test_a_measurement_below_its_limit_is_read_and_told_with_its_share() -> None:
+    columns = {"troponin": among(["<0.5", "1.5", "2.5", "4.5"])}
+    found = load(columns)
+    assert str(found.columns[4]).startswith("troponin: number, 0.5 to 4.5")
+    assert "column troponin has <0.5 in 40 of 160 records (25.0%)" in found.cautions[0].text
+    assert len(fixed(found, columns).pool) == 120
+
+
+@pytest.mark.parametrize("cells", [["<18", "18-65", ">65"], ["<5", ">=5"], ["<1%", "low", "high"]])
+def test_groups_with_a_sign_stay_words(cells: list[str]) -> None:
+    assert str(load({"group": among(cells)}).columns[4]).startswith(f"group: levels, {len(cells)} of them")
+
+
+def test_codes_with_leading_zeros_are_told_and_months_are_not() -> None:
+    codes = [f"{number:05d}" for number in (1067, 1069, 80331, 10115)]
+    found = load({"plz": among(codes), "month": among(["01", "02", "12"])})
+    (caution,) = found.cautions
+    assert re.search("column plz has codes with leading zeros in 80 of 160 rows, such as '0106[79]'", caution.text)
+    assert caution.remedies == (Remedy("drop", ("plz",)),)
+    assert load({"plz": among([f"N{code}" for code in codes])}).cautions == ()
+
+
+def test_owners_that_numbers_would_not_tell_apart_stay_apart() -> None:
+    owners = among(["007", "7", "123456789012345678", "123456789012345679"])
+    assert load({"who": owners}, owner="who").pool.owners == tuple(sorted(set(owners.tolist())))
+    content = b"who,x,y\n" + b"123456789012345678,1,0\n123456789012345679,2,1\n,3,1\n" * 20
+    assert len(read(content, owner="who", missing=()).pool.owners) == 2
+
+
+def test_long_codes_beside_an_empty_cell_are_counted_exactly() -> None:
+    codes = np.array([str(10**17 + number) for number in range(40)], dtype=object)
+    cells = np.resize(codes, ROWS)
+    cells[5] = None
+    (found,) = load({"account_no": cells}, missing=()).identifiers
+    assert (found.values, found.rows, found.most) == (40, ROWS - 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.r_[["rare"] * 2, np.resize(["a", "b"], ROWS - 2)], "have the label rare (2 of 160)"),
+        (DRAW.integers(1, 17, ROWS), "16 whole numbers from 1 to 16"),
+        (among(["flu", "copd", "flu|copd", "none of these"]), "the label 'flu|copd' beside 'flu'"),
+        (among(["a;b", "b;c", "a;c"]), "each of 3 combinations is"),
+    ],
+)
+def test_odd_labels_are_told(labels: np.ndarray, said: str) -> None:
+    assert any(said in caution.text for caution in load({"y": labels}).cautions)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.arange(ROWS) % 10, among(["n/a or no", "yes, minor", "yes, major"]), among([1, 5])]
+)
+def test_plain_labels_are_not(labels: np.ndarray) -> None:
+    assert load({"y": labels}).cautions == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "label"),
+    [
+        (DRAW.permutation(ROWS) / 7, lambda x: x > 9),  # a limit
+        (DRAW.permutation(ROWS) / 7, lambda x: np.digitize(x, [5, 10, 15])),  # ranges
+        (DRAW.integers(1, 21, ROWS), lambda x: x * 7 % 3 > 0),  # codes, each of one class
+        (DRAW.choice(list("abcdefgh"), ROWS), lambda x: np.isin(x, list("aceg"))),
+    ],
+)
+def test_a_column_that_determines_the_label_is_told(column: np.ndarray, label: object) -> None:
+    columns = {"told": column, "y": label(column).astype(int)}  # type: ignore[operator]
+    found = load(columns)
+    assert "column told is enough to know the label y" in found.cautions[0].text
+    assert fixed(found, columns).cautions == ()
+
+
+def test_a_column_that_almost_determines_the_label_is_not() -> None:
+    column = DRAW.permutation(ROWS) / 7
+    labels = (column > 9).astype(int)
+    labels[np.argmin(column)] = 1
+    assert load({"told": column, "y": labels}).cautions == ()
+
+
+def texts(cautions: tuple[DataWarning, ...]) -> str:
+    return " ".join(caution.text for caution in cautions)
+
+
+@pytest.mark.parametrize("name", ["fnlwgt", "sample_weight", "survey weight", "wtmec2yr", "ipw"])
+def test_a_weights_column_is_told(name: str) -> None:
+    columns = {name: DRAW.uniform(100, 900, ROWS).round(1)}
+    found = load(columns)
+    assert f"column {name} looks like the weight of a record" in texts(found.cautions)
+    assert fixed(found, columns).cautions == ()
+
+
+def test_the_weight_of_a_body_is_none() -> None:
+    assert load({"weight": DRAW.normal(75, 12, ROWS).round(1)}).cautions == ()
+    assert "survey" in texts(load({"weight": DRAW.normal(1, 0.1, ROWS).round(3)}).cautions)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_told"),
+    [
+        (["5.1", "3.5", "1.4", "0.2", "setosa"], True),
+        (["63", "1", "145", "233", "yes"], True),
+        (["0", "1", "2", "3", "label"], False),
+        (["2019", "2020", "2021", "y"], False),
+        (["age", "q1", "2", "y"], False),
+        (["age", "y"], False),
+    ],
+)
+def test_a_header_that_looks_like_a_record_is_told(header: list[str], is_told: bool) -> None:
+    assert bool(header_warnings(header)) == is_told
+
+
+def test_a_table_without_a_header_is_told_from_its_file() -> None:
+    rows = "".join(f"{row / 7:.1f},{row * row % 11 / 2},{'ab'[row % 2]}\n" for row in range(60))
+    content = gzip.compress(("5.1,3.5,a\n" + rows).encode())
+    assert "looks like a record" in texts(read(content, label="a").cautions)
+
+
+def test_a_label_that_is_missing_from_a_first_line_of_numbers_is_told_with_that_line() -> None:
+    lines = "\n".join(f"{number}.5,{number % 7}.25,{number % 2}" for number in range(60))
+    with pytest.raises(InputError, match=r"has no label column 'y'.*looks like a record: put a line of names above it"):
+        read(lines.encode())
+    with pytest.raises(InputError) as refused:
+        read(f"a,b,c\n{lines}".encode())
+    assert "looks like a record" not in str(refused.value)
+
+
+def test_several_columns_of_weights_are_told_in_the_plural() -> None:
+    cells = "\n".join(f"{number % 11},{number % 7 + 1}.5,{number % 5 + 1}.5,{number % 2}" for number in range(60))
+    found = texts(read(f"a,pweight,ipw,y\n{cells}".encode()).cautions)
+    assert "columns pweight, ipw look like weights" in found
+    assert "the weights are features like others" in found

@@ -1,0 +1,135 @@
+"""A crafted record in whole runs, and weights that were trained in public."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_audits import MakePlan
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.federation.initial_weights import InitialWeights, pretraining_examples, starting_models
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.report.finding import RunContents
+
+NORM = 3.0
+PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}
+
+
+_REMOVED = {"adjacency": "add-remove-record"}
+
+
+def _shares(contents: RunContents, largest: float) -> np.ndarray[Any, Any]:
+    return contents.run.by_trial("local_sensitivity") / largest
+
+
+def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakePlan, tmp_path: Path) -> None:
+    """The most dissimilar record has a shorter gradient, from which the insider learns less than was claimed."""
+    privacy = PRIVACY | {"adjacency": "add-remove-record"}
+    audit = {"neighbour": "crafted", "epsilon-star": False}
+    plan = small_plan(privacy=privacy, audit=audit)
+    assert plan.public.pair.crafted is not None
+    assert small_plan(privacy=privacy, audit=audit).public == plan.public, "the seed of the data decides"
+    found = run_audit(plan, tmp_path / "crafted", Engine.LOCAL)
+    usual = run_audit(
+        small_plan(privacy=privacy, audit={"epsilon-star": False}), tmp_path / "usual", Engine.LOCAL, with_report=False
+    )
+    crafted, ordinary = _shares(found, NORM), _shares(usual, NORM)
+    # Crafted at the initial weights of the first eight trials, of which six are played.
+    assert crafted[:, 0].mean() > 0.9
+    assert ordinary[:, 0].mean() < 0.8
+    assert np.square(crafted).sum(axis=1).mean() > 1.25 * np.square(ordinary).sum(axis=1).mean()
+    told = json.loads((tmp_path / "crafted" / "summary.json").read_text())["crafted"]
+    assert told["first_round_sensitivity"] == pytest.approx(crafted[:, 0].mean())
+    assert told["mean_sensitivity"] == pytest.approx(crafted.mean())
+    assert "The crafted record" in (tmp_path / "crafted" / "report.html").read_text()
+    assert usual.summary["crafted"] is None
+    again = replay(tmp_path / "crafted")
+    np.testing.assert_allclose(again.log_odds[:, -1], found.run.log_odds[:4], atol=1e-6)
+    more = small_plan(privacy=privacy, audit=audit | {"trials": 7})
+    assert len(run_audit(more, tmp_path / "crafted", Engine.LOCAL, resume=True, with_report=False).trials) == 7
+
+
+def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(privacy=PRIVACY, audit={"neighbour": "crafted-opposite", "epsilon-star": False})
+    assert plan.public.pair.replacement is None
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    # Two classes: the gradients of the same features under both labels are opposite to each other, and the lengths of
+    # both add up to sqrt(2) ||(x, 1)||, of which at most 2 NORM counts.
+    assert _shares(contents, 2 * NORM)[:, 0].mean() > 0.8
+    federation = load_federation(plan.public)
+    models = torch.cat([load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))])
+    assert federation.replacement is not None
+    stand_in, own = (
+        federation.losses(models, federation.replacement)[:, 0],
+        federation.losses(models, federation.differing)[:, 0],
+    )
+    np.testing.assert_allclose(contents.trials["record_score"], stand_in - own, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy": {"adjacency": "add-remove-client"}, "training": {"strategy": "dp-fedavg"}}, "accepted are those"),
+        ({"privacy": {"adjacency": "add-remove-record"}}, "has no opposite: accepted is 'crafted'"),
+        (
+            {"audit": {"kind": "membership", "attacks": ["loss"], "neighbour": "crafted"}, "privacy": _REMOVED},
+            "with kind = 'membership'",
+        ),
+        ({"audit": {"neighbour-rank": 2}}, "neighbour-rank = 2 needs neighbour = most-dissimilar"),
+    ],
+)
+def test_where_none_can_be_crafted_it_is_refused(
+    small_plan: MakePlan, changes: dict[str, dict[str, Any]], message: str
+) -> None:
+    audit = {"neighbour": "crafted-opposite"} | changes.get("audit", {})
+    privacy = PRIVACY | changes.get("privacy", {})
+    with pytest.raises(InputError, match=message) as refusal:
+        small_plan(**(changes | {"audit": audit, "privacy": privacy}))
+    assert "\n" not in str(refusal.value)
+
+
+def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(
+        data={"population-records": 100},
+        privacy=PRIVACY | {"adjacency": "add-remove-record"},
+        model={"initial": "pretrained"},
+        audit={"epsilon-star": False, "trials": 2},
+    )
+    federation = load_federation(plan.public)
+    used = np.concatenate(
+        [federation.training.features.numpy(), federation.population_records.features, federation.test_records.features]
+    )
+    known = pretraining_examples(federation).features.numpy()
+    assert len(known) == 569 - len(used)
+    assert not (known[:, None] == used[None]).all(axis=2).any()
+    drawn, trained = (starting_models(federation, kind, 0, range(3)) for kind in InitialWeights)
+    assert (trained == trained[0]).all()
+    before, after = (
+        float(
+            record_gradients(
+                federation.model, models, federation.common.features, federation.common.labels
+            ).norms.mean()
+        )
+        for models in (drawn, trained)
+    )
+    assert after < before / 3
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    stored = load_file(next((tmp_path / "run" / "public").glob("releases-*")))["initial"]
+    assert (stored == trained[:2]).all()
+
+
+def test_where_nothing_is_left_to_pretrain_on_it_is_refused(small_plan: MakePlan) -> None:
+    federation = load_federation(small_plan().public)
+    assert len(federation.spare) == 0
+    with pytest.raises(InputError, match="0 records are left beside D, D' and the population sample"):
+        starting_models(federation, InitialWeights.PRETRAINED, 0, [0])

@@ -1,0 +1,440 @@
+"""Federations under every kind of mechanism, step by step: what is released, what an insider makes of it, replay.
+
+Everything is worked out a second time here, one client and one trial after the other, in float64.
+"""
+
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from elsewhere import AppElsewhere
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from learning.gradient_truth import clip_and_sum, example_gradients
+from mechanisms import MECHANISMS
+from safetensors.torch import load_file
+from small_audits import MakePlan
+from torch import Tensor
+
+import fl_audit.clients.app
+from fl_audit.adjacency import Unit
+from fl_audit.array_packing import unpack
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.replay import replay, stored_rounds
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.contributions import RoundContext
+from fl_audit.federation.examples import Examples
+from fl_audit.federation.hypotheses import question_of, sums_of
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.observed_rounds import ServerRound, show
+from fl_audit.learning.local_training import local_batches
+from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
+from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.matrices import inverse, strategy_matrix
+from fl_audit.protocol import Key, Query, Record
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.challenger import SeededChallenger
+
+TRIALS = 6
+ROUNDING = 1e-5
+
+
+def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> AuditPlan:
+    """Play a mechanism in six trials, of which so many are kept."""
+    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
+    changes["audit"] |= {"trials": TRIALS}
+    plan = small_plan(**changes, run={"trials-per-batch": TRIALS, "keep-releases": keep} | run)
+    run_audit(plan, directory, Engine.LOCAL, with_report=False)
+    return plan
+
+
+class Stored(NamedTuple):
+    """What a run kept of its trials, walked through."""
+
+    federation: LoadedFederation
+    rounds: tuple[ServerRound, ...]
+    batch_trials: int
+
+
+def kept(plan: AuditPlan, directory: Path) -> Stored:
+    (path,) = (directory / "public").glob("releases-*")
+    federation, tensors = load_federation(plan.public), load_file(path)
+    return Stored(federation, tuple(stored_rounds(federation, tensors)), int(tensors["batch_trials"]))
+
+
+# A second, plain account of what units contribute.
+
+
+class ByHand(NamedTuple):
+    """Clipped contributions (trials, parameters) in float64, and whether they were within the norm."""
+
+    total: Tensor
+    within: Tensor
+
+
+@lru_cache(maxsize=2)
+def module_of(federation_model: str, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+    return build_model(ModelSpec(federation_model, shape, classes))
+
+
+def by_hand(
+    federation: LoadedFederation, client: int, examples: Examples, models: Tensor, number: int, norms: Tensor
+) -> ByHand:
+    """Return what examples of a client contribute, one trial after the other."""
+    module = module_of(federation.public.model, federation.model.feature_shape, federation.classes)
+    kind, totals, within = federation.public.mechanism.contribution, [], []
+    for model, norm in zip(models, norms.tolist(), strict=True):
+        if not isinstance(kind, LocalTraining):
+            gradients = example_gradients(module, model[None], examples.features, examples.labels)
+            totals.append(clip_and_sum(gradients, norm)[0].double())
+            within.append(0.5)
+            continue
+        draw = generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=number, client=client)
+        current = model.double()
+        for batch in local_batches(len(examples.labels), kind.schedule, draw):
+            some = torch.from_numpy(batch)
+            gradients = example_gradients(module, current[None], examples.features[some], examples.labels[some])
+            current = current - kind.schedule.learning_rate * gradients[0].mean(dim=0)
+        update = model.double() - current
+        totals.append(update * min(1.0, norm / float(update.norm())))
+        within.append(float(update.norm() <= norm))
+    return ByHand(torch.stack(totals), torch.tensor(within, dtype=torch.float64))
+
+
+class Round(NamedTuple):
+    """A round by hand: what all but the differing unit add, and what that unit and its stand-in would."""
+
+    shared: ByHand
+    present: ByHand
+    absent: ByHand
+    target: Tensor
+    """In which trials the differing unit takes part."""
+
+
+def round_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRound) -> Round:
+    mechanism, public, models = plan.public.mechanism, plan.public, made.models[-2]
+    challenger = SeededChallenger(plan.config.run.seed or 0)
+    norms = made.side.norms
+    norms = torch.full((TRIALS,), mechanism.clipping_norm, dtype=torch.float64) if norms is None else norms
+    nothing = ByHand(torch.zeros(models.shape, dtype=torch.float64), torch.full((TRIALS,), 0.5).double())
+
+    def of(client: int, examples: Examples | None) -> ByHand:
+        return nothing if examples is None else by_hand(federation, client, examples, models, made.number, norms)
+
+    present, absent = of(federation.victim, federation.differing), of(federation.victim, federation.replacement)
+    total, bits = torch.zeros_like(nothing.total), torch.zeros(TRIALS, dtype=torch.float64)
+    target = torch.ones(TRIALS, dtype=torch.bool)
+    for client in range(public.clients):
+        counts = np.ones(TRIALS, dtype=bool)
+        match mechanism.participation:
+            case FixedCohort() as cohorts:
+                counts[:] = client in cohorts.members(public.data_seed, made.number)
+            case PoissonSampling(rate) if mechanism.unit is Unit.CLIENT:
+                counts = challenger.client_participation(range(TRIALS), made.number, public.clients, rate)[:, client]
+        if client == federation.victim:
+            target = torch.from_numpy(counts)
+        if mechanism.unit is Unit.CLIENT:
+            if client != federation.victim:
+                one = of(client, federation.honest_shard(client))
+                total += one.total * torch.from_numpy(counts)[:, None]
+                bits += (one.within - 0.5) * torch.from_numpy(counts)
+            continue
+        shard = federation.shards[client]
+        drawn = np.ones((TRIALS, len(shard)), dtype=bool)
+        if isinstance(mechanism.participation, PoissonSampling):
+            drawn = challenger.participation(
+                range(TRIALS), made.number, client, len(shard), mechanism.participation.rate
+            )
+        for place, record in enumerate(shard):
+            if record == federation.target:
+                target = torch.from_numpy(drawn[:, place])
+            else:
+                counts = torch.from_numpy(drawn[:, place])[:, None]
+                total += of(client, federation.training.take(np.array([record]))).total * counts
+    return Round(ByHand(total, bits + 0.5), present, absent, target)
+
+
+def chosen(plan: AuditPlan, one: Round) -> ByHand:
+    """Return what the differing unit really added."""
+    bits = torch.from_numpy(SeededChallenger(plan.config.run.seed or 0).membership(range(TRIALS)).bits)
+    total = torch.where(bits[:, None], one.present.total, one.absent.total) * one.target[:, None]
+    within = torch.where(bits, one.present.within, one.absent.within)
+    return ByHand(total, torch.where(one.target, within, 0.5))
+
+
+def noise_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRound) -> Tensor:
+    """Return the noise of a release."""
+    mechanism, size = plan.public.mechanism, federation.model.layout.size
+    challenger = SeededChallenger(plan.config.run.seed or 0)
+    if mechanism.clients_add_noise:
+        seeds = [challenger.noise_seed(client) for client in range(plan.public.clients)]
+        return mechanism.share_scale * sum(
+            noise_share(seed, range(TRIALS), made.number, size).double() for seed in seeds
+        )  # type: ignore[return-value]
+    draws = [challenger.standard_normals(range(TRIALS), number, size).double() for number in range(1, made.number + 1)]
+    row = np.zeros(made.number)
+    row[-1] = 1.0
+    if isinstance(mechanism.noise, CorrelatedGaussian):
+        row = inverse(strategy_matrix(mechanism.noise.matrix, mechanism.noise.rounds, mechanism.noise.bands))[
+            made.number - 1
+        ]
+    norms = torch.full((TRIALS,), mechanism.clipping_norm).double() if made.side.norms is None else made.side.norms
+    scale = mechanism.noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0) * norms
+    return scale[:, None] * sum(float(one) * draw for one, draw in zip(row, draws, strict=False))  # type: ignore[return-value]
+
+
+def close(found: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
+    np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(
+    name: str, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = play(name, small_plan, tmp_path / "run")
+    stored = kept(plan, tmp_path / "run")
+    mechanism, threat_model = plan.public.mechanism, plan.public.threat_model
+    took_part = 0
+    for made in stored.rounds:
+        hand = round_by_hand(plan, stored.federation, made)
+        own = chosen(plan, hand)
+        close(made.release, hand.shared.total + own.total + noise_by_hand(plan, stored.federation, made))
+        took_part += int(hand.target.sum())
+        # What the insider works out: both sums, and which of their parts are certain.
+        found = sums_of(stored.federation, made.models[-2], RoundContext(made.number, made.side.norms), made.side)
+        close(found.shared, hand.shared.total)
+        is_known = not mechanism.is_sampled or threat_model.sees_participation
+        assert found.weight == (1.0 if is_known else mechanism.sampling_rate)
+        counts = hand.target[:, None] if is_known else 1.0
+        close(found.present, hand.present.total * counts)
+        close(found.absent, hand.absent.total * counts)
+        _check_bits(plan, made, hand, own)
+        _check_what_is_seen(plan, stored, made, hand, own)
+    assert took_part > 0
+
+
+def _check_bits(plan: AuditPlan, made: ServerRound, hand: Round, own: ByHand) -> None:
+    mechanism = plan.public.mechanism
+    if not isinstance(mechanism.clipping, AdaptiveClipping):
+        return
+    draws = SeededChallenger(plan.config.run.seed or 0).quantile_normals(range(TRIALS), made.number)
+    assert made.side.bits is not None
+    close(made.side.bits, hand.shared.within - 0.5 + own.within - 0.5 + mechanism.bit_sigma * draws, 1e-9)
+
+
+def _check_what_is_seen(plan: AuditPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
+    """What is left of an observation, less the mean that is true, is noise that the insider does not know."""
+    mechanism, threat_model, challenger = (
+        plan.public.mechanism,
+        plan.public.threat_model,
+        SeededChallenger(plan.config.run.seed or 0),
+    )
+    observed, hypotheses = question_of(stored.federation, show(plan.public.view, mechanism, made))
+    size = stored.federation.model.layout.size
+    if isinstance(mechanism.noise, CorrelatedGaussian):
+        bits = torch.from_numpy(challenger.membership(range(TRIALS)).bits)
+        mean = hypotheses.shared + torch.where(bits[:, None], hypotheses.present, hypotheses.absent)
+        draws = challenger.standard_normals(range(TRIALS), made.number, size)
+        close(observed - mean, mechanism.noise_multiplier * mechanism.global_sensitivity * draws)
+    elif mechanism.clients_add_noise:
+        known = {stored.federation.insider, *stored.federation.colluders(stored.federation.insider)}
+        is_server = threat_model.adversary is Adversary.SERVER
+        left = {stored.federation.victim} if is_server else set(range(plan.public.clients)) - known
+        shares = [
+            noise_share(challenger.noise_seed(client), range(TRIALS), made.number, size).double() for client in left
+        ]
+        close(observed - hypotheses.shared.double() - own.total, mechanism.share_scale * sum(shares))  # type: ignore[arg-type]
+    else:
+        assert torch.equal(observed, made.release)
+
+
+def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = play("adaptive", small_plan, tmp_path / "run")
+    stored, clipping = kept(plan, tmp_path / "run"), plan.public.mechanism.clipping
+    assert isinstance(clipping, AdaptiveClipping)
+    norms = torch.full((TRIALS,), 0.3, dtype=torch.float64)
+    for made in stored.rounds:
+        assert made.side.norms is not None
+        assert made.side.bits is not None
+        close(made.side.norms, norms, 1e-12)
+        share = made.side.bits / 5 + 0.5  # five clients, each bit less one half
+        norms = norms * torch.exp(-0.2 * (share - 0.5))
+    table = pd.read_parquet(tmp_path / "run" / "rounds.parquet").sort_values(["round", "trial"])
+    used = torch.cat([made.side.norms for made in stored.rounds if made.side.norms is not None])
+    np.testing.assert_allclose(table["clipping_norm"], used)
+    np.testing.assert_allclose(table["sigma"], 1.5 * used)
+    assert table["clipping_norm"].nunique() > TRIALS
+
+
+def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(small_plan: MakePlan, tmp_path: Path) -> None:
+    changes = MECHANISMS["adaptive"] | {"audit": MECHANISMS["adaptive"]["audit"] | {"trials": TRIALS}}
+    columns = []
+    for asked in (True, False):
+        plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": asked}})
+        run_audit(plan, tmp_path / str(asked), Engine.LOCAL, with_report=False)
+        table = pd.read_parquet(tmp_path / str(asked) / "rounds.parquet")
+        columns.append(table[["trial", "round", "sigma", "clipping_norm"]])
+    pd.testing.assert_frame_equal(*columns)
+    assert columns[1]["sigma"].nunique() > TRIALS
+
+
+def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None:
+    """Andrew et al. 2021: with no update within the norm the share is 0, so the norm grows by exp(eta gamma)."""
+    clipping = AdaptiveClipping(2.0, quantile=0.5, learning_rate=0.2)
+    norms = torch.tensor([2.0, 1.0], dtype=torch.float64)
+    close(clipping.moved(norms, torch.tensor([0.0, 1.0]).double()), norms * torch.tensor([0.1, -0.1]).double().exp())
+    close(clipping.moved(norms, torch.tensor([0.5, 0.5]).double()), norms)
+
+
+# Replay, batches, engines.
+
+
+# Of a part of a batch sums are worked out in other shapes than those of the run, which is the harder case.
+@pytest.mark.few_cases(4)
+@pytest.mark.parametrize(("name", "keep"), [*((name, 2) for name in MECHANISMS), ("sampled records", TRIALS)])
+def test_replay_from_public_files_gives_the_same_beliefs(
+    name: str, keep: int, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    play(name, small_plan, tmp_path / "run", keep)
+    table = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
+    told = table.pivot(index="trial", columns="round", values="log_odds").to_numpy()
+    scale = table.pivot(index="trial", columns="round", values="sigma").to_numpy()
+    shutil.rmtree(tmp_path / "run" / "challenger")
+    again = replay(tmp_path / "run")
+    assert again.trials.tolist() == list(range(keep))
+    np.testing.assert_allclose(again.log_odds, told[:keep], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(again.sigma, scale[:keep], rtol=1e-12)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
+def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    columns = []
+    for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2}), ("alone", {"batches-in-flight": 1})):
+        play(name, small_plan, tmp_path / label, 1, **run)
+        columns.append(pd.read_parquet(tmp_path / label / "rounds.parquet").sort_values(["trial", "round"]))
+    for other in columns[1:]:
+        for column in ("log_odds", "sigma", "local_sensitivity"):
+            np.testing.assert_allclose(other[column], columns[0][column], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.xdist_group("elsewhere")
+@pytest.mark.parametrize("name", ["adaptive, sampled", "distributed"])
+def test_clients_in_another_process_give_the_same_trials(
+    name: str, small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
+) -> None:
+    plan = play(name, small_plan, tmp_path / "local")
+    run_audit(plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False)
+    for label in ("trials", "rounds"):
+        tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
+        pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+# Secrets.
+
+
+class Told(NamedTuple):
+    """A message to a client."""
+
+    kind: str
+    client: int
+    config: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[AuditPlan, list[Told]]:
+    """Play a mechanism, and return every message to a client."""
+    told: list[Told] = []
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        content = message.content
+        arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
+        config = {str(key): value for key, value in content.config_records[Record.CONFIG].items()}
+        client = int(str(context.node_config["partition-id"]))
+        values = {key: np.array(unpack(array)) for key, array in arrays.items()}
+        told.append(Told(message.metadata.message_type, client, config, values))
+        return call_next(message, context)
+
+    app = ClientApp()
+    app.train(mods=[note])(fl_audit.clients.app.train)
+    app.query(Query.IDENTIFY)(fl_audit.clients.app.identify)
+    app.query(Query.OBSERVE, mods=[note])(fl_audit.clients.app.observe)
+    changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
+    changes["audit"] |= {"trials": TRIALS} | audit
+    plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
+    run_audit(plan, directory, Engine.LOCAL, parties=Parties(client_app=app), with_report=False)
+    return plan, told
+
+
+SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled")
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("name", SECRET)
+def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan, told = told_in(name, small_plan, tmp_path / "run")
+    federation, challenger = load_federation(plan.public), SeededChallenger(plan.config.run.seed or 0)
+    shown = [one for one in told if one.kind == f"query.{Query.OBSERVE}"]
+    assert len(shown) == plan.public.rounds
+    for one in shown:
+        taking_part = one.arrays["taking_part"]
+        assert not taking_part[:, federation.target].any()
+        assert set(one.config) == {Key.FEDERATION, Key.ROUND, Key.BATCH, Key.TIME_LIMIT}
+        if federation.unit is Unit.CLIENT:
+            number, rate = int(one.config[Key.ROUND]), plan.public.mechanism.sampling_rate
+            drawn = challenger.client_participation(range(TRIALS), number, plan.public.clients, rate)
+            others = [client for client in range(plan.public.clients) if client != federation.target]
+            assert np.array_equal(taking_part[:, others], drawn[:, others])
+
+
+def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan, told = told_in("sampled clients, seen", small_plan, tmp_path / "run")
+    challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.public.mechanism.sampling_rate
+    for one in told:
+        if one.kind == f"query.{Query.OBSERVE}":
+            drawn = challenger.client_participation(
+                range(TRIALS), int(one.config[Key.ROUND]), plan.public.clients, rate
+            )
+            assert np.array_equal(one.arrays["taking_part"], drawn)
+
+
+@pytest.mark.parametrize("insiders", [1, 3])
+def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
+    insiders: int, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan, told = told_in("distributed", small_plan, tmp_path / "run", insiders=insiders)
+    federation, challenger = load_federation(plan.public), SeededChallenger(plan.config.run.seed or 0)
+    seeds = {challenger.noise_seed(client): client for client in range(plan.public.clients)}
+    assert len(seeds) == plan.public.clients
+    observers = set()
+    for one in told:
+        if one.kind == "train":
+            assert seeds[int(one.config[Key.NOISE_SEED])] == one.client
+            continue
+        observers.add(one.client)
+        known = {seeds[int(seed)] for seed in one.arrays["noise_seeds"]}
+        assert known == {one.client, *federation.colluders(one.client)}
+        assert len(known) == 2
+        assert federation.victim not in known
+        assert Key.NOISE_SEED not in one.config
+    assert observers == set(federation.insiders)
+    assert len(observers) == insiders
+
+
+def test_only_a_server_that_is_the_adversary_shows_a_contribution(small_plan: MakePlan, tmp_path: Path) -> None:
+    for name in ("local", "local, at the server"):
+        _, told = told_in(name, small_plan, tmp_path / name)
+        shown = [one.arrays for one in told if one.kind == f"query.{Query.OBSERVE}"]
+        assert shown
+        assert all(("contribution" in arrays) == (name != "local") for arrays in shown)
+        assert all(("noise_seeds" in arrays) == (name == "local") for arrays in shown)

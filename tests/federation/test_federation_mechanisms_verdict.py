@@ -1,0 +1,123 @@
+"""Verdicts under every mechanism: honest federations are not called violated, and halved noise is found."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from secret_noise import HalvedNoise
+
+from fl_audit.clients.app import build_app
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.federation.federation import Federation
+from fl_audit.protocol import Key, Record
+from fl_audit.report.finding import RunContents
+
+Changes = dict[str, dict[str, Any]]
+
+CLIENTS: Changes = {
+    "data": {"name": "digits", "records": 60, "clients": 5, "test-records": 10, "population-records": 10},
+    "model": {"name": "logistic"},
+    "training": {"strategy": "dp-fedavg", "rounds": 6, "local-epochs": 1, "local-batch": 6,
+                 "local-learning-rate": 0.05},
+    "privacy": {"noise-multiplier": 1.0, "delta": 0.01, "clipping-norm": 0.1, "accountant": "gdp",
+                "adjacency": "add-remove-client"},
+    "audit": {"trials": 60, "epsilon-star": False, "membership": False},
+    "run": {"seed": 1, "trials-per-batch": 60, "keep-releases": 0, "keep-final-models": False},
+}  # fmt: skip
+RECORDS: Changes = {
+    "training": {"strategy": "dp-fedsgd", "learning-rate": 0.5, "local-epochs": None, "local-batch": None,
+                 "local-learning-rate": None},
+    "privacy": {"adjacency": "add-remove-record", "clipping-norm": 1.0},
+}  # fmt: skip
+PLD: Changes = {"privacy": {"accountant": "pld"}}
+SAMPLED_CLIENTS = {"training": {"client-sampling-rate": 0.5}}
+SAMPLED_RECORDS = {"training": {"sampling-rate": 0.5}}
+SEEN = {"audit": {"participation": "seen"}}
+DISTRIBUTED = {"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}}
+ADAPTIVE = {"privacy": {"clipping": "adaptive"}}
+
+MECHANISMS: dict[str, tuple[Changes, ...]] = {
+    "clients": (),
+    "clients replaced": ({"privacy": {"adjacency": "replace-client"}},),
+    "clients sampled in secret": (PLD, SAMPLED_CLIENTS),
+    "clients replaced and sampled in secret": (PLD, SAMPLED_CLIENTS, {"privacy": {"adjacency": "replace-client"}}),
+    "clients seen to be sampled": (PLD, SAMPLED_CLIENTS, SEEN),
+    "records sampled in secret": (RECORDS, PLD, SAMPLED_RECORDS),
+    "records seen to be sampled": (RECORDS, PLD, SAMPLED_RECORDS, SEEN),
+    "cohorts": ({"training": {"cohort": 2}},),
+    "distributed noise, two colluders": (DISTRIBUTED,),
+    "local noise": ({"privacy": {"noise": "local"}},),
+    "local noise, the server looks": ({"privacy": {"noise": "local"}, "audit": {"adversary": "server"}},),
+    "adaptive clipping": (ADAPTIVE,),
+    "adaptive clipping, clients sampled": (PLD, ADAPTIVE, SAMPLED_CLIENTS),
+    "noise along a tree": ({"privacy": {"noise": "tree"}},),
+    "banded noise": ({"privacy": {"noise": "banded", "bands": 3}},),
+}
+
+
+def play(directory: Path, changes: tuple[Changes, ...], parties: Parties = HONEST) -> RunContents:
+    """Play a federation on the local engine; a change to None takes a setting away."""
+    settings = {name: dict(section) for name, section in CLIENTS.items()}
+    for change in changes:
+        for name, section in change.items():
+            settings[name] |= section
+    kept = {name: {key: one for key, one in part.items() if one is not None} for name, part in settings.items()}
+    return run_audit(resolve(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
+
+
+@pytest.mark.few_cases(4)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: Path) -> None:
+    contents = play(tmp_path / "run", MECHANISMS[mechanism])
+    guarantee, found = contents.facts.guarantee, contents.summary["empirical_epsilon"]
+    assert guarantee is not None
+    assert contents.summary["verdict"] in {"consistent", "inconclusive"}
+    assert contents.summary["innovations"]["holds"]
+    exact = guarantee.claim.profile.epsilon(guarantee.delta)
+    # The bound of 95 % confidence passes the truth in one of twenty runs; the one of the verdict in one of a thousand.
+    assert 0.8 * exact < found["lower_bound"]
+    assert found["lower_bound_at_violation_level"] <= guarantee.epsilon
+    assert exact < found["limit_of_detection"]
+    assert 0 <= found["from_sensitivity"] <= guarantee.epsilon * (1 + 1e-5)
+
+
+def halving_clients() -> ClientApp:
+    """Return an app of clients that add half of the noise that the mechanism names."""
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[Record.CONFIG]
+        public = Federation.from_json(str(config[Key.FEDERATION]))
+        half = public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2)
+        config[Key.FEDERATION] = replace(public, mechanism=half).to_json()
+        return call_next(message, context)
+
+    return build_app(mods=[mod])
+
+
+SERVER = Parties(strategy=HalvedNoise)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize(
+    ("mechanism", "parties"),
+    [
+        ("clients sampled in secret", SERVER),
+        ("records sampled in secret", SERVER),
+        ("clients seen to be sampled", SERVER),
+        ("adaptive clipping", SERVER),
+        ("banded noise", SERVER),
+        ("distributed noise, two colluders", Parties(client_app=halving_clients())),
+    ],
+)
+def test_halved_noise_is_found(mechanism: str, parties: Parties, tmp_path: Path) -> None:
+    contents = play(tmp_path / "run", MECHANISMS[mechanism], parties)
+    found, guarantee = contents.summary["empirical_epsilon"], contents.summary["guarantee"]
+    assert contents.summary["verdict"] == "violated"
+    assert found["lower_bound_at_violation_level"] > guarantee["epsilon"]

@@ -1,0 +1,282 @@
+"""Runs on randomised records: what clients train on, against sums and distributions that are worked out by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from scipy import stats
+from scipy.special import softmax
+from small_audits import MakePlan
+
+import fl_audit.clients.request
+from fl_audit.clients.app import build_app
+from fl_audit.data.randomizers import RandomisedBits
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import Parties, run_audit
+from fl_audit.federation.contributions import OwnDraws
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.randomised_records import ToldRecords, _HeldTensors, told_by
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.privacy.scores import truth_probability
+from fl_audit.protocol import Key, Record
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.challenger import SeededChallenger
+
+PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
+FALSE_ALARM = 1e-6
+SEED, TRIALS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
+
+CARTS: dict[str, Any] = {
+    "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases",
+    "classes": 10,
+    "generated-records": 400,
+    "test-records": 50,
+}
+NOT_PRIVATE: dict[str, Any] = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
+ALONE: dict[str, Any] = {"trials": TRIALS, "epsilon-star": False, "membership": False}
+MEMBERS: dict[str, Any] = {"kind": "membership", "trials": 24, "attacks": ["loss"], "epsilon-star": False}
+
+Told = dict[tuple[int, int], list[NDArray[np.uint8]]]
+
+
+def bits(epsilon: float = 1.0) -> dict[str, Any]:
+    return {"local-randomizer": "randomised-response", "record-epsilon": epsilon}
+
+
+def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
+    """Return a run of one round without clipping and noise, on a few shopping carts."""
+    base: dict[str, dict[str, Any]] = {
+        "data": CARTS | {"records": 60, "clients": 3},
+        "training": {"rounds": 1, "learning-rate": RATE},
+        "privacy": NOT_PRIVATE | bits(),
+        "audit": ALONE,
+        "run": {"trials-per-batch": TRIALS, "seed": SEED},
+    }
+    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What clients of a run trained on, by client and trial: once for every round."""
+    seen: Told = {}
+
+    def note(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
+        found = told_by(federation, client, draws)
+        for row, trial in enumerate(draws.trials):
+            seen.setdefault((client, trial), []).append(found.shard.features[row].numpy().copy())
+        return found
+
+    monkeypatch.setattr(fl_audit.clients.request, "told_by", note)
+    return seen
+
+
+def drawn_by_hand(
+    federation: LoadedFederation, client: int, trial: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return a client's bits as its own draws change them, and those of the stand-in if it has one."""
+    records = federation.training.features.numpy()[federation.shards[client]]
+    stand_in = (
+        federation.replacement.features.numpy()
+        if federation.replacement is not None and client == federation.victim
+        else None
+    )
+    both = records if stand_in is None else np.concatenate([records, stand_in])
+    assert isinstance(federation.public.local_randomizer, RandomisedBits)
+    seed = SeededChallenger(SEED).noise_seed(client)
+    draws = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client).random(both.size)
+    lies = draws.reshape(both.shape) >= truth_probability(federation.public.local_randomizer.epsilon)
+    changed = np.where(lies, 1 - both, both).astype(np.float64)
+    return changed[: len(records)], None if stand_in is None else changed[len(records) :]
+
+
+def gradient(
+    model: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the summed gradient of logistic regression, in closed form, as the layout of its parameters has it."""
+    weights, bias = model[:6000].reshape(10, 600), model[6000:]
+    errors = softmax(features @ weights.T + bias, axis=1) - np.eye(10)[labels]
+    return np.concatenate([(errors.T @ features).ravel(), errors.sum(axis=0)])
+
+
+def initial_weights(federation: LoadedFederation, trials: range) -> torch.Tensor:
+    return initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
+
+
+def final_models(directory: Path) -> torch.Tensor:
+    return torch.cat([load_file(path)["models"] for path in sorted(directory.glob("public/models-*.safetensors"))])
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize(("epsilon", "published"), PUBLISHED.items())
+def test_clients_train_on_bits_that_are_kept_as_often_as_published(
+    epsilon: float, published: float, told: Told, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = carts_plan(small_plan, training={"rounds": 2}, privacy=NOT_PRIVATE | bits(epsilon))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    federation, kept, asked = load_federation(plan.public), 0, 0
+    assert set(told) == {(client, trial) for client in range(3) for trial in range(TRIALS)}
+    for (client, _), rounds in told.items():
+        true = federation.training.features.numpy()[federation.shards[client]]
+        kept, asked = kept + int(np.count_nonzero(rounds[0] == true)), asked + true.size
+        # Once, before training: the second round sees the same.
+        assert len(rounds) == 2
+        assert np.array_equal(rounds[0], rounds[1])
+    assert asked == 60 * 600 * TRIALS
+    assert stats.binomtest(kept, asked, truth_probability(epsilon)).pvalue > FALSE_ALARM
+    assert kept / asked == pytest.approx(published, abs=0.006)
+
+
+def test_every_trial_and_client_has_draws_of_its_own(told: Told, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(0.0))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    coins = [rounds[0].ravel()[:10_000] for rounds in told.values()]
+    agreeing = [np.count_nonzero(one == other) for row, one in enumerate(coins) for other in coins[:row]]
+    # Independent fair coins; 153 pairs, so that one in 10,000 runs of other seeds would fail.
+    assert min(stats.binomtest(int(count), 10_000).pvalue for count in agreeing) > 1e-4 / len(agreeing)
+
+
+def test_a_trial_has_the_same_records_in_any_batch(told: Told, small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(carts_plan(small_plan), tmp_path / "whole", Engine.LOCAL, with_report=False)
+    together = dict(told)
+    told.clear()
+    load_federation.cache_clear()
+    run_audit(carts_plan(small_plan, run={"trials-per-batch": 4}), tmp_path / "cut", Engine.LOCAL, with_report=False)
+    assert set(told) == set(together)
+    assert all(np.array_equal(told[key][0], together[key][0]) for key in told)
+    assert torch.allclose(final_models(tmp_path / "whole"), final_models(tmp_path / "cut"), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}], ids=["everybody", "samples"])
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+def test_a_round_is_the_sum_over_randomised_records(
+    adjacency: str, sampling: dict[str, int], small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = carts_plan(small_plan, training=sampling, privacy={"adjacency": adjacency})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    federation, challenger = load_federation(plan.public), SeededChallenger(SEED)
+    start = initial_weights(federation, range(TRIALS)).double().numpy()
+    is_in, labels = challenger.membership(range(TRIALS)).bits, federation.training.labels.numpy()
+    assert 0 < is_in.sum() < TRIALS
+    for trial, found in enumerate(final_models(tmp_path / "run").double().numpy()):
+        total = np.zeros_like(found)
+        for client, shard in enumerate(federation.shards):
+            own, stand_in = drawn_by_hand(federation, client, trial)
+            own_labels, takes = labels[shard].copy(), np.ones(len(shard), dtype=bool)
+            if sampling:
+                takes = challenger.participation([trial], 1, client, len(shard), 0.25)[0]
+            place = shard == federation.target
+            if place.any() and not is_in[trial]:
+                if stand_in is None:
+                    takes &= ~place
+                else:
+                    assert federation.replacement is not None
+                    own[place], own_labels[place] = stand_in, federation.replacement.labels.numpy()
+            total += gradient(start[trial], own[takes], own_labels[takes])
+        moved = start[trial] - RATE * total / (15 if sampling else 60)
+        assert np.allclose(found, moved, rtol=1e-4, atol=1e-6)
+
+
+def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    federation, challenger = load_federation(plan.public), SeededChallenger(SEED, 20)
+    start, labels = initial_weights(federation, range(24)).double().numpy(), federation.training.labels.numpy()
+    is_in = np.ones((24, 60), dtype=bool)
+    is_in[:, federation.targets] = challenger.membership(range(24)).is_in
+    for trial, found in enumerate(final_models(tmp_path / "run").double().numpy()):
+        total = np.zeros_like(found)
+        for client, shard in enumerate(federation.shards):
+            held = is_in[trial, shard]
+            total += gradient(start[trial], drawn_by_hand(federation, client, trial)[0][held], labels[shard][held])
+        assert np.allclose(found, start[trial] - RATE * total / 60, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("audit", "participation"),
+    [(ALONE, {}), (ALONE, {"client-sampling-rate": 0.5}), (MEMBERS | {"targets": 3}, {})],
+    ids=["one target", "sampled clients", "members"],
+)
+def test_local_training_is_on_randomised_records(
+    audit: dict[str, Any], participation: dict[str, float], small_plan: MakePlan, tmp_path: Path
+) -> None:
+    # One step on all records of the shard: the update is the local rate times the mean gradient.
+    local = {"strategy": "dp-fedavg", "local-steps": 1, "local-batch": 100, "local-learning-rate": LOCAL_RATE}
+    trials = audit["trials"]
+    plan = carts_plan(small_plan, training=local | participation, audit=audit, run={"trials-per-batch": trials})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    federation, challenger = load_federation(plan.public), SeededChallenger(SEED, plan.public.targets)
+    start, labels = initial_weights(federation, range(trials)).double().numpy(), federation.training.labels.numpy()
+    is_in = np.ones((trials, 3), dtype=bool)
+    is_in[:, federation.targets] = challenger.membership(range(trials)).is_in
+    if participation:
+        is_in &= challenger.client_participation(range(trials), 1, 3, 0.5)
+    for trial, found in enumerate(final_models(tmp_path / "run").double().numpy()):
+        total = np.zeros_like(found)
+        for client in np.flatnonzero(is_in[trial]):
+            own, shard = drawn_by_hand(federation, int(client), trial)[0], federation.shards[client]
+            total += LOCAL_RATE * gradient(start[trial], own, labels[shard]) / len(shard)
+        expected = start[trial] - RATE * total / (1.5 if participation else 3)
+        assert np.allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_asked_about_is_not_randomised(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(0.5), audit=MEMBERS | {"targets": 20})
+    found, federation = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False), load_federation(plan.public)
+    models, targets = final_models(tmp_path / "run"), federation.training.take(federation.targets)
+    right = federation.model.logits(models, federation.test.features).argmax(dim=2) == federation.test.labels
+    assert np.allclose(found.trials["test_accuracy"], right.double().mean(dim=1))
+    assert found.run.tables.targets is not None
+    answered = found.run.tables.targets["log_probability"].to_numpy().reshape(24, 20)
+    assert np.allclose(answered, -federation.losses(models, targets), rtol=1e-3, atol=1e-4)
+
+
+def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: Path) -> None:
+    told: list[tuple[int, int, list[int]]] = []
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[Record.CONFIG]
+        trials = config[Key.TRIALS]
+        assert isinstance(trials, list)
+        client = int(context.node_config["partition-id"])
+        told.append((client, int(str(config[Key.NOISE_SEED])), [int(trial) for trial in trials]))
+        return call_next(message, context)
+
+    plan = carts_plan(small_plan, run={"trials-per-batch": 4})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])), with_report=False)
+    seeds = {client: SeededChallenger(SEED).noise_seed(client) for client in range(3)}
+    assert len(set(seeds.values())) == 3
+    assert {(client, seed) for client, seed, _ in told} == set(seeds.items())
+    assert sorted({tuple(trials) for _, _, trials in told}) == [(0, 1, 2, 3), (4, 5)]
+    stored = (tmp_path / "run" / "public" / "configuration.json").read_text()
+    assert not any(str(seed) in stored for seed in seeds.values())
+
+
+def test_what_does_not_fit_in_memory_is_drawn_again(
+    told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = _HeldTensors(20_000)  # one shard of 20 records takes 12,000 bytes
+    monkeypatch.setattr("fl_audit.federation.randomised_records._HELD", small)
+    plan = carts_plan(small_plan, training={"rounds": 3})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert 0 < small.bytes <= 20_000
+    assert all(np.array_equal(one, rounds[0]) for rounds in told.values() for one in rounds)
+
+
+def test_tensors_that_were_not_asked_for_longest_go_first() -> None:
+    held = _HeldTensors(100)
+    for number in range(3):
+        held.hold((number,), torch.zeros(30, dtype=torch.uint8))
+    assert held.find((0,)) is not None
+    held.hold((3,), torch.zeros(30, dtype=torch.uint8))
+    assert [held.find((number,)) is not None for number in range(4)] == [True, False, True, True]
+    held.hold((4,), torch.zeros(101, dtype=torch.uint8))
+    assert held.find((4,)) is None
+    assert held.bytes == 90

@@ -1,0 +1,125 @@
+"""What clients are sent of a federation: enough to play it where there are no files, and of others' records nothing."""
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_audits import MakePlan
+
+from fl_audit.errors import InputError
+from fl_audit.federation import loaded_federation as federations
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.serialization import sent_federation, sent_shard
+from fl_audit.user_modules import sent_modules
+
+
+def brought(federation: LoadedFederation, client: int, knows_all: bool, knows_differing: bool) -> LoadedFederation:
+    """Return what a process makes of what it was sent."""
+    for one in (sent_federation(federation, knows_all, knows_differing), sent_shard(federation, client)):
+        pickle.loads(pickle.dumps(one))()
+    return load_federation(federation.public)
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Any:
+    yield
+    federations._BROUGHT.clear()
+    load_federation.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"adjacency": "replace-record"}},
+        {"privacy": {"adjacency": "add-remove-client", "sensitivity": "global"}, "training": {"strategy": "dp-fedavg"}},
+        {
+            "privacy": {"sensitivity": "global"},
+            "audit": {"kind": "membership", "targets": 9, "epsilon-star": False, "attacks": ["loss"]},
+        },
+    ],
+)
+def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], small_plan: MakePlan) -> None:
+    federation = load_federation(small_plan(data={"clients": 4}, **changes).public)
+    for client in range(4):
+        federations._BROUGHT.clear()
+        load_federation.cache_clear()
+        found = brought(federation, client, knows_all=False, knows_differing=client == federation.victim)
+        assert found is not federation
+        for held, really in (
+            (found.shard(client), federation.shard(client)),
+            (found.honest_shard(client), federation.honest_shard(client)),
+        ):
+            torch.testing.assert_close(held.features, really.features, rtol=0, atol=0)
+            assert held.labels.equal(really.labels)
+        assert found.targets_of(client) == federation.targets_of(client)
+        assert (found.units, found.insiders, found.victim) == (federation.units, federation.insiders, federation.victim)
+        with pytest.raises(IndexError):
+            found.shard((client + 1) % 4)
+        if client == federation.victim and not federation.public.plays_membership:
+            assert found.differing.features.equal(federation.differing.features)
+            assert (found.replacement is None) == (federation.replacement is None)
+        else:
+            assert found.replacement is None
+
+
+def test_what_is_sent_holds_no_record_of_another(small_plan: MakePlan) -> None:
+    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).public)
+    records = {client: [row.tobytes() for row in federation.shard(client).features.numpy()] for client in range(4)}
+    own = pickle.dumps([sent_federation(federation, False, False), sent_shard(federation, 0)])
+    assert all(row in own for row in records[0])
+    assert not any(row in own for client in (1, 2, 3) for row in records[client] if row not in records[0])
+    assert all(
+        row in pickle.dumps(sent_federation(federation, True, True)) for client in range(4) for row in records[client]
+    )
+
+
+def test_an_insider_has_all_of_both_data_sets(small_plan: MakePlan) -> None:
+    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).public)
+    found = brought(federation, federation.insider, knows_all=True, knows_differing=True)
+    assert found.common.features.equal(federation.common.features)
+    assert found.replacement is not None
+    assert federation.replacement is not None
+    assert found.replacement.features.equal(federation.replacement.features)
+    with pytest.raises(AssertionError, match="does not have"):
+        _ = found.test
+
+
+def test_modules_of_the_user_are_imported_without_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sent_parts").mkdir()
+    (tmp_path / "sent_parts" / "__init__.py").write_text("")
+    (tmp_path / "sent_parts" / "deep.py").write_text("NUMBER = 7\n")
+    (tmp_path / "sent_helper.py").write_text("from sent_parts.deep import NUMBER\n")
+    (tmp_path / "sent_net.py").write_text("import sent_helper\n\ndef make():\n    from sent_later import FIVE\n"
+                                          "    return sent_helper.NUMBER + FIVE\n")  # fmt: skip
+    (tmp_path / "sent_later.py").write_text("FIVE = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("sent_net")
+    sent = pickle.loads(pickle.dumps(sent_modules(["sent_net:make", "logistic", "hub:x", "numpy:array", ":"])))
+    assert {"sent_net", "sent_helper", "sent_later", "sent_parts", "sent_parts.deep"} == set(sent.modules)
+    for name in list(sys.modules):
+        if name.startswith("sent_"):
+            monkeypatch.delitem(sys.modules, name)
+    for file in tmp_path.rglob("*.py"):
+        file.unlink()
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    sys.path.remove(str(tmp_path))
+    sent()
+    sent()
+    import inspect
+
+    import sent_net  # type: ignore[import-not-found]
+
+    assert sent_net.make() == 12
+    assert "sent_later" in inspect.getsource(sent_net.make)
+
+
+def test_too_much_beside_a_module_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sent_small.py").write_text("")
+    (tmp_path / "sent_large.py").write_text("#" * (2**24 + 1))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="the modules beside sent_small are 16,777,217 characters"):
+        sent_modules(["sent_small:x"])
+    assert sent_modules(["fl_audit.federation:x"]).modules == {}

@@ -1,0 +1,46 @@
+"""Batches of trials and the waves in which they travel."""
+
+import pytest
+from few_examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_audit.errors import InputError
+from fl_audit.trials import TrialBatch, remaining_batches, waves
+
+
+@given(st.integers(1, 300), st.integers(1, 320))
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+def test_batches_divide_the_trials_in_order(trials: int, per_batch: int) -> None:
+    batches = remaining_batches(trials, per_batch, ())
+    assert [trial for batch in batches for trial in batch.trials] == list(range(trials))
+    assert [batch.index for batch in batches] == list(range(len(batches)))
+    assert all(batch.count == min(per_batch, trials) for batch in batches[:-1])
+    assert 1 <= batches[-1].count <= per_batch
+
+
+@given(st.integers(1, 40), st.integers(1, 45))
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+def test_waves_keep_every_batch_in_order(number: int, in_flight: int) -> None:
+    batches = remaining_batches(number, 1, ())
+    grouped = waves(batches, in_flight)
+    assert [batch for wave in grouped for batch in wave] == list(batches)
+    assert all(len(wave) == min(in_flight, number) for wave in grouped[:-1])
+    assert 1 <= len(grouped[-1]) <= in_flight
+
+
+def test_names_sort_as_batches_do() -> None:
+    names = [TrialBatch(index, 0, 1).name for index in (0, 9, 10, 12345)]
+    assert names == ["batch-00000", "batch-00009", "batch-00010", "batch-12345"]
+    assert waves([], 2) == []
+
+
+@pytest.mark.parametrize(("trials", "per_batch"), [(0, 5), (-1, 5), (5, 0), (5, -2)])
+def test_refuses_no_trials(trials: int, per_batch: int) -> None:
+    with pytest.raises(InputError, match="accepted are 1 and more"):
+        remaining_batches(trials, per_batch, ())
+
+
+def test_refuses_no_wave() -> None:
+    with pytest.raises(InputError, match="batches-in-flight is 0"):
+        waves(remaining_batches(3, 1, ()), 0)

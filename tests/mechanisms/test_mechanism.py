@@ -1,0 +1,419 @@
+"""The mechanism: sensitivities, noise scale, what the accountant is told, what an adversary faces."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.errors import InputError
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    Participation,
+    PoissonSampling,
+    RecordGradients,
+)
+from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
+from fl_audit.mechanisms.noise import (
+    SENSITIVITY_FLOOR,
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+    effective_noise_multiplier,
+)
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsParticipation, ThreatModel
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
+from fl_audit.privacy.matrices import StrategyKind
+
+RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
+DISTRIBUTION = Mechanism(
+    adjacency=Adjacency.ADD_REMOVE_RECORD,
+    clipping=FixedClipping(3.0),
+    participation=Everybody(),
+    noise=CentralGaussian(8.0, NoiseScaling.LOCAL),
+    denominator=100,
+    optimizer=ServerOptimizer(OptimizerKind.SGD, 0.1),
+)
+CLIENTS = replace(
+    DISTRIBUTION,
+    adjacency=Adjacency.ADD_REMOVE_CLIENT,
+    contribution=LocalTraining(LocalSchedule(0.1, 5, epochs=1)),
+    noise=CentralGaussian(2.0),
+)
+SERVER = ThreatModel(adversary=Adversary.SERVER)
+SEEN = ThreatModel(participation=TargetsParticipation.SEEN)
+
+
+def test_a_unit_changes_the_sum_by_its_norm_or_twice_that() -> None:
+    assert DISTRIBUTION.global_sensitivity == 3.0
+    assert replace(DISTRIBUTION, adjacency=Adjacency.REPLACE_RECORD).global_sensitivity == 6.0
+    assert CLIENTS.global_sensitivity == 3.0
+    assert replace(CLIENTS, adjacency=Adjacency.REPLACE_CLIENT).global_sensitivity == 6.0
+    assert (DISTRIBUTION.unit, CLIENTS.unit) == (Unit.RECORD, Unit.CLIENT)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacency) -> None:
+    mechanism = replace(DISTRIBUTION, adjacency=relation)
+    assert SENSITIVITY_FLOOR == 1e-4
+    floor = 3e-4
+    scale = mechanism.server_scale(np.array([5.0, 0.02, floor, 0.9 * floor, 0.0]))
+    assert scale.dtype == np.float64
+    np.testing.assert_allclose(scale, 8 * np.array([5.0, 0.02, floor, floor, floor]), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("relation", "sensitivity"), [(Adjacency.ADD_REMOVE_RECORD, 3.0), (Adjacency.REPLACE_RECORD, 6.0)]
+)
+def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float) -> None:
+    mechanism = replace(DISTRIBUTION, adjacency=relation, noise=CentralGaussian(8.0))
+    found = mechanism.server_scale(np.array([5.0, 0.02, 0.0, np.nan]))
+    assert np.array_equal(found, np.full(4, 8 * sensitivity))
+    assert np.array_equal(
+        mechanism.server_scale(np.array([1, 2])), np.full(2, 8 * sensitivity)
+    )  # integers round nothing
+
+
+def test_sensitivity_that_is_no_number_makes_no_noise_scale_of_one() -> None:
+    assert np.isnan(DISTRIBUTION.server_scale(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize(("relation", "factor"), [(Adjacency.ADD_REMOVE_CLIENT, 1), (Adjacency.REPLACE_CLIENT, 2)])
+def test_under_an_adaptive_norm_the_noise_follows_the_norm_of_the_round(relation: Adjacency, factor: float) -> None:
+    mechanism = replace(CLIENTS, adjacency=relation, clipping=AdaptiveClipping(3.0))
+    norms = np.array([0.5, 3.0, 7.0])
+    np.testing.assert_array_equal(mechanism.server_scale(np.zeros(3), norms), 2.0 * factor * norms)
+    np.testing.assert_array_equal(mechanism.noise_scale(np.zeros(3), SEEN, norms), 2.0 * factor * norms)
+    rounds = mechanism.noise_scale(np.zeros((2, 4)), CLIENT_ALONE, np.arange(1.0, 9.0).reshape(2, 4))
+    np.testing.assert_array_equal(rounds, 2.0 * factor * np.arange(1.0, 9.0).reshape(2, 4))
+    assert mechanism.bit_sigma == 5.0 * 2.0 * factor / 2
+
+
+def test_only_global_noise_is_a_private_release() -> None:
+    assert not DISTRIBUTION.is_private_release
+    assert replace(DISTRIBUTION, noise=CentralGaussian(8.0)).is_private_release
+    assert not replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()).is_private_release
+
+
+# What an adversary faces, and what the accountant is told.
+
+
+@pytest.mark.parametrize(
+    ("noise", "threat_model", "multiplier"),
+    [
+        (CentralGaussian(3.0), CLIENT_ALONE, 3.0),
+        (CorrelatedGaussian(3.0, StrategyKind.TREE, 8), CLIENT_ALONE, 3.0),
+        (DistributedGaussian(3.0, 9), CLIENT_ALONE, 3.0 * math.sqrt(8 / 9)),
+        (DistributedGaussian(3.0, 9), ThreatModel(colluders=2), 3.0 * math.sqrt(6 / 9)),
+        (DistributedGaussian(3.0, 9), ThreatModel(colluders=7), 1.0),
+        (DistributedGaussian(3.0, 9), SERVER, 1.0),
+        (LocalGaussian(3.0, 9), CLIENT_ALONE, 3.0 * math.sqrt(8)),
+        (LocalGaussian(3.0, 9), ThreatModel(colluders=4), 6.0),
+        (LocalGaussian(3.0, 9), SERVER, 3.0),
+        (NoNoise(), CLIENT_ALONE, 0.0),
+    ],
+)
+def test_an_adversary_faces_the_noise_that_it_does_not_know(
+    noise: Noise, threat_model: ThreatModel, multiplier: float
+) -> None:
+    assert effective_noise_multiplier(noise, threat_model) == pytest.approx(multiplier, rel=1e-15)
+
+
+@pytest.mark.parametrize("noise", [DistributedGaussian(3.0, 4), LocalGaussian(3.0, 4)])
+def test_some_noise_of_others_must_be_left(noise: Noise) -> None:
+    effective_noise_multiplier(noise, ThreatModel(colluders=2))
+    with pytest.raises(InputError, match="colluders is 3 and there are 4 clients: accepted are 0 to 2"):
+        effective_noise_multiplier(noise, ThreatModel(colluders=3))
+
+
+@pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyKind.TREE, 8)])
+def test_a_server_that_adds_the_noise_is_no_adversary(noise: Noise) -> None:
+    with pytest.raises(InputError, match="the server adds the noise, so it knows everything"):
+        require_likelihood_ratio(replace(CLIENTS, noise=noise), SERVER)
+
+
+def test_without_noise_there_is_nothing_to_weigh() -> None:
+    with pytest.raises(InputError, match="nothing to weigh"):
+        require_likelihood_ratio(replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()), CLIENT_ALONE)
+
+
+def test_threat_models_are_refused_where_they_make_no_sense() -> None:
+    with pytest.raises(InputError, match="colluders is -1"):
+        ThreatModel(colluders=-1)
+    with pytest.raises(InputError, match="colluders is 1 and adversary is 'server'"):
+        ThreatModel(adversary=Adversary.SERVER, colluders=1)
+
+
+def _distribution(noise: Noise, participation: Participation, clipping: Clipping = DISTRIBUTION.clipping) -> Mechanism:
+    return replace(CLIENTS, noise=noise, participation=participation, clipping=clipping)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "threat_model", "events"),
+    [
+        (_distribution(CentralGaussian(2.0), Everybody()), CLIENT_ALONE, (GaussianRelease(1.0, 2.0, 8),)),
+        (
+            _distribution(CentralGaussian(2.0), PoissonSampling(0.2)),
+            CLIENT_ALONE,
+            (SampledGaussianRelease(2.0, 0.2, 8, seen=False),),
+        ),
+        (
+            _distribution(CentralGaussian(2.0), PoissonSampling(0.2)),
+            SEEN,
+            (SampledGaussianRelease(2.0, 0.2, 8, seen=True),),
+        ),
+        # Three of ten clients: in eight rounds nobody stands in the line more than three times.
+        (_distribution(CentralGaussian(2.0), FixedCohort(3, 10)), CLIENT_ALONE, (GaussianRelease(1.0, 2.0, 3),)),
+        (
+            _distribution(DistributedGaussian(2.0, 4), Everybody()),
+            CLIENT_ALONE,
+            (GaussianRelease(1.0, math.sqrt(3), 8),),
+        ),
+        (
+            _distribution(DistributedGaussian(2.0, 4), Everybody()),
+            ThreatModel(colluders=2),
+            (GaussianRelease(1.0, 1.0, 8),),
+        ),
+        (_distribution(LocalGaussian(2.0, 5), Everybody()), CLIENT_ALONE, (GaussianRelease(1.0, 4.0, 8),)),
+        (_distribution(LocalGaussian(2.0, 5), Everybody()), SERVER, (GaussianRelease(1.0, 2.0, 8),)),
+        # sens(C) of the tree over eight rounds: rounds 1 to 8 have nodes of 1, 2, 1, 4, 1, 2, 1 and 8 rounds.
+        (
+            _distribution(CorrelatedGaussian(2.0, StrategyKind.TREE, 8), Everybody()),
+            CLIENT_ALONE,
+            (GaussianRelease(math.sqrt(1 + 4 + 1 + 16 + 1 + 4 + 1 + 64), 2.0),),
+        ),
+        # One round of a client: round 1 is in the nodes of rounds 1, 2, 4 and 8.
+        (
+            _distribution(CorrelatedGaussian(2.0, StrategyKind.TREE, 8), FixedCohort(1, 8)),
+            CLIENT_ALONE,
+            (GaussianRelease(2.0, 2.0),),
+        ),
+        (
+            _distribution(CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 1), Everybody()),
+            CLIENT_ALONE,
+            (GaussianRelease(math.sqrt(8), 2.0),),
+        ),
+        # Sum and bits together: 2^-2 + (5 x 2)^-2 = 0.26.
+        (
+            _distribution(CentralGaussian(2.0), Everybody(), AdaptiveClipping(3.0)),
+            CLIENT_ALONE,
+            (GaussianRelease(1.0, 1 / math.sqrt(0.26), 8),),
+        ),
+        (
+            _distribution(CentralGaussian(2.0), PoissonSampling(0.2), AdaptiveClipping(3.0)),
+            CLIENT_ALONE,
+            (SampledGaussianRelease(1 / math.sqrt(0.26), 0.2, 8),),
+        ),
+    ],
+    ids=lambda value: value.noise.kind if isinstance(value, Mechanism) else "",
+)
+def test_the_accountant_is_told_what_is_released(
+    mechanism: Mechanism, threat_model: ThreatModel, events: tuple[ReleaseEvent, ...]
+) -> None:
+    (found,), (expected,) = mechanism.events(8, threat_model), events
+    assert type(found) is type(expected)
+    for name in vars(expected):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12), name
+
+
+def test_without_noise_the_accountant_is_told_nothing() -> None:
+    assert replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping()).events(30, CLIENT_ALONE) == ()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        CentralGaussian(2.0, NoiseScaling.LOCAL),
+        DistributedGaussian(2.0, 4),
+        LocalGaussian(2.0, 5),
+        CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 3),
+    ],
+)
+def test_another_multiplier_changes_the_noise_and_nothing_else(noise: Noise) -> None:
+    mechanism = replace(CLIENTS, noise=noise)
+    found = mechanism.with_multiplier(5.0)
+    assert found.noise_multiplier == 5.0
+    assert replace(found, noise=noise) == mechanism
+    assert found.with_multiplier(2.0) == mechanism
+
+
+def test_a_distribution_without_noise_has_no_other_multiplier() -> None:
+    mechanism = replace(DISTRIBUTION, noise=NoNoise(), clipping=NoClipping())
+    assert mechanism.with_multiplier(5.0) == mechanism
+
+
+def test_shares_of_clients_make_up_the_noise() -> None:
+    distributed, local = (replace(CLIENTS, noise=noise(2.0, 9)) for noise in (DistributedGaussian, LocalGaussian))
+    assert distributed.share_scale == pytest.approx(2.0 * 3.0 / 3)
+    assert local.share_scale == 2.0 * 3.0
+    for mechanism in (distributed, local):
+        # Of nine shares the insider knows one.
+        left = mechanism.noise_scale(np.zeros(1), CLIENT_ALONE)
+        assert float(left[0]) == pytest.approx(mechanism.share_scale * math.sqrt(8))
+        assert float(mechanism.noise_scale(np.zeros(1), SERVER)[0]) == pytest.approx(mechanism.share_scale)
+    assert CLIENTS.share_scale == 0.0
+
+
+# Cohorts.
+
+
+def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> None:
+    for size, clients, rounds in ((3, 10, 25), (2, 5, 11), (4, 8, 9), (9, 10, 30), (1, 4, 4)):
+        cohorts = FixedCohort(size, clients)
+        taking_part = np.zeros((rounds, clients), dtype=bool)
+        for server_round in range(1, rounds + 1):
+            members = cohorts.members(7, server_round)
+            assert members.tolist() == sorted(set(members.tolist()))
+            assert len(members) == size
+            taking_part[server_round - 1, members] = True
+        assert taking_part.sum(axis=0).max() == cohorts.participations(rounds)
+        gaps = [np.diff(np.flatnonzero(column)).min(initial=rounds) for column in taking_part.T]
+        assert min(gaps) >= cohorts.separation
+
+
+@pytest.mark.parametrize("first", [0, 3, 9])
+def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
+    by_chance, cohorts = FixedCohort(3, 10), FixedCohort(3, 10, first)
+    taking_part = [first in cohorts.members(7, server_round) for server_round in range(1, 26)]
+    assert taking_part[0]
+    assert sum(taking_part) == cohorts.participations(25)
+    together = np.concatenate([cohorts.members(7, server_round) for server_round in range(1, 11)])
+    assert np.bincount(together).tolist() == [3] * 10
+    # Of everybody else one client has changed places with it.
+    moved = [len(set(cohorts.members(7, n)) - set(by_chance.members(7, n))) for n in range(1, 4)]
+    assert max(moved) <= 1
+    with pytest.raises(InputError, match="first client of the cohorts is 10: accepted are 0 to 9"):
+        FixedCohort(3, 10, 10)
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize("name", ["clipping norm", "noise multiplier", "denominator"])
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf])
+def test_refuses_numbers_out_of_range(name: str, value: float) -> None:
+    make = {"clipping norm": FixedClipping, "noise multiplier": CentralGaussian}
+    with pytest.raises(InputError, match=f"{name} is {value}: accepted are positive finite numbers"):
+        make.get(name, lambda denominator: replace(DISTRIBUTION, denominator=denominator))(value)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
+def test_refuses_to_guarantee_clients_what_only_records_are_clipped_for(adjacency: Adjacency) -> None:
+    with pytest.raises(
+        InputError, match=f"adjacency is '{adjacency}'.*accepted are add-remove-record and replace-record"
+    ):
+        replace(DISTRIBUTION, adjacency=adjacency)
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacency: Adjacency) -> None:
+    with pytest.raises(
+        InputError, match=f"adjacency is '{adjacency}'.*accepted are add-remove-client and replace-client"
+    ):
+        replace(CLIENTS, adjacency=adjacency)
+
+
+TREE = CorrelatedGaussian(2.0, StrategyKind.TREE, 8)
+POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), FixedCohort(2, 5), AdaptiveClipping(1.0)
+LOCAL_SCALING = CentralGaussian(2.0, NoiseScaling.LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "parts", "said"),
+    [
+        (DISTRIBUTION, {"clipping": NoClipping()}, "noise multiplier is 8.0 without clipping"),
+        (DISTRIBUTION, {"noise": NoNoise()}, "clipping norm is 3.0 without noise"),
+        (
+            DISTRIBUTION,
+            {"participation": POISSON},
+            "sensitivity is 'local' at sampling rate 0.1: accepted with sampling is",
+        ),
+        (CLIENTS, {"noise": LOCAL_SCALING, "participation": COHORT}, "sensitivity is 'local' with a cohort"),
+        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "participation": POISSON}, "noise is 'distributed' and not"),
+        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "participation": COHORT}, "noise is 'distributed' and not"),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": POISSON}, "noise is 'local' and not everybody"),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "participation": COHORT}, "noise is 'local' and not everybody"),
+        (CLIENTS, {"noise": TREE, "participation": POISSON}, "no amplification by sampling is known for it"),
+        (
+            DISTRIBUTION,
+            {"noise": CentralGaussian(2.0), "clipping": ADAPTIVE},
+            "clipping is 'adaptive' for gradients of records",
+        ),
+        (CLIENTS, {"noise": LOCAL_SCALING, "clipping": ADAPTIVE}, "sensitivity is 'local' and clipping is 'adaptive'"),
+        (CLIENTS, {"noise": TREE, "clipping": ADAPTIVE}, "which is accounted for one norm in all rounds"),
+        (CLIENTS, {"noise": LocalGaussian(2.0, 5), "clipping": ADAPTIVE}, "nobody is there to add the noise of the"),
+        (CLIENTS, {"noise": DistributedGaussian(2.0, 5), "clipping": ADAPTIVE}, "nobody is there to add the noise of"),
+        (CLIENTS, {"noise": NoNoise(), "clipping": ADAPTIVE}, "clipping norm is 1.0 without noise"),
+        (
+            DISTRIBUTION,
+            {"noise": CentralGaussian(2.0), "participation": COHORT},
+            "cohort is 2 clients with strategy 'dp-fedsgd'",
+        ),
+        (DISTRIBUTION, {"noise": TREE, "participation": COHORT}, "cohort is 2 clients with strategy 'dp-fedsgd'"),
+    ],
+)
+def test_refuses_parts_that_do_not_go_together(mechanism: Mechanism, parts: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        replace(mechanism, **parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("contribution", [RecordGradients(), CLIENTS.contribution])
+def test_everything_else_goes_together(contribution: RecordGradients | LocalTraining) -> None:
+    """Every noise with everybody, and what amplification or order is known for with samples and cohorts."""
+    mechanism = DISTRIBUTION if isinstance(contribution, RecordGradients) else CLIENTS
+    noises = [CentralGaussian(2.0), DistributedGaussian(2.0, 5), LocalGaussian(2.0, 5), TREE]
+    noises += [CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 3)]
+    for noise in noises:
+        replace(mechanism, noise=noise)
+    replace(mechanism, noise=CentralGaussian(2.0), participation=POISSON)
+    if mechanism.unit is Unit.CLIENT:
+        for noise in (CentralGaussian(2.0), TREE):
+            replace(mechanism, noise=noise, participation=COHORT)
+        for participation in (Everybody(), POISSON, COHORT):
+            replace(mechanism, noise=CentralGaussian(2.0), participation=participation, clipping=ADAPTIVE)
+
+
+@pytest.mark.parametrize("rate", [0, -0.1, 1, 1.5, math.nan])
+def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
+    with pytest.raises(InputError, match=f"sampling rate is {rate}"):
+        PoissonSampling(rate)
+
+
+@pytest.mark.parametrize("size", [0, 5, 6])
+def test_refuses_cohorts_of_nobody_or_of_all(size: int) -> None:
+    with pytest.raises(InputError, match=f"cohort is {size} of 5 clients: accepted are 1 to 4"):
+        FixedCohort(size, 5)
+
+
+@pytest.mark.parametrize("clients", [0, 1])
+def test_refuses_noise_of_clients_without_two_of_them(clients: int) -> None:
+    for noise in (DistributedGaussian, LocalGaussian):
+        with pytest.raises(InputError, match=f"clients is {clients}"):
+            noise(1.0, clients)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"norm": 0.0}, "clipping norm is 0.0"),
+        ({"learning_rate": math.inf}, "clipping learning rate is inf"),
+        ({"bit_noise": -1.0}, "quantile noise is -1.0"),
+        ({"quantile": 1.0}, "quantile is 1.0"),
+    ],
+)
+def test_refuses_adaptive_clipping_out_of_range(changes: dict[str, float], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        AdaptiveClipping(**({"norm": 1.0} | changes))

@@ -1,0 +1,109 @@
+"""Epsilon* from summaries of parts: that of the losses themselves, however they are divided."""
+
+import numpy as np
+import pytest
+from few_examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_audit.released_model.epsilon_star import parametric_epsilon_star
+from fl_audit.released_model.loss_moments import (
+    LossRange,
+    ScoreMoments,
+    epsilon_star_of_moments,
+    joint_moments,
+    joint_range,
+    moments_of,
+    range_of,
+)
+
+DELTA = 1e-3
+
+
+def from_parts(parts: list[np.ndarray], population: np.ndarray, delta: float = DELTA) -> np.ndarray:
+    ends = joint_range([range_of(part) for part in parts] + [range_of(population)])
+    members = joint_moments([moments_of(part, ends.low, ends.high) for part in parts])
+    return epsilon_star_of_moments(members, moments_of(population, ends.low, ends.high), delta)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8).filter(lambda sizes: sum(sizes) >= 2),
+    scale=st.sampled_from([1e-6, 1.0, 1e4]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_division_gives_epsilon_star_of_the_pooled_losses(sizes: list[int], scale: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    members, population = rng.gamma(1.0, scale, (3, sum(sizes))), rng.gamma(1.5, scale, (3, 40))
+    parts = np.split(members, np.cumsum(sizes)[:-1], axis=1)
+    found = from_parts(parts, population)
+    np.testing.assert_allclose(found, parametric_epsilon_star(members, population, DELTA), rtol=1e-9, atol=1e-9)
+
+
+def test_a_large_common_loss_costs_no_digits() -> None:
+    """Sums of squares would lose all digits of scores that differ in the tenth decimal."""
+    rng = np.random.default_rng(5)
+    members, population = 3 + 1e-10 * rng.random((1, 4000)), 3 + 1e-10 * rng.random((1, 500))
+    population[0, 0] = 90.0
+    ends = range_of(np.concatenate([members, population], axis=1))
+    parts = [moments_of(part, ends.low, ends.high) for part in np.array_split(members, 7, axis=1)]
+    found = joint_moments(parts)
+    whole = moments_of(members, ends.low, ends.high)
+    np.testing.assert_allclose(found.deviation, whole.deviation, rtol=1e-6)
+    assert 0 < whole.deviation[0] < 1e-11
+
+
+def test_equal_losses_have_no_spread_in_any_division() -> None:
+    members, population = np.full((2, 30), 0.7), np.full((2, 9), 0.7)
+    assert from_parts(np.array_split(members, 4, axis=1), population).tolist() == [0.0, 0.0]
+    population[1, 0] = 2.0
+    assert from_parts(np.array_split(members, 4, axis=1), population).tolist() == [0.0, np.inf]
+
+
+def test_records_held_in_some_trials_only_count_there() -> None:
+    rng = np.random.default_rng(0)
+    base, extra, population = rng.gamma(1, 1, (4, 6)), rng.gamma(1, 1, (4, 1)) + 9, rng.gamma(1, 1, (4, 50))
+    held = np.array([True, False, True, False])
+    ends = joint_range([range_of(base), range_of(extra).where(held), range_of(population)])
+    moments = [moments_of(base, ends.low, ends.high), moments_of(extra, ends.low, ends.high).where(held)]
+    found = epsilon_star_of_moments(joint_moments(moments), moments_of(population, ends.low, ends.high), DELTA)
+    for trial, is_held in enumerate(held):
+        own = np.concatenate([base[trial], extra[trial]]) if is_held else base[trial]
+        assert found[trial] == pytest.approx(float(parametric_epsilon_star(own, population[trial], DELTA)), abs=1e-9)
+        assert ends.high[trial] == max(own.max(), population[trial].max())
+
+
+def test_fewer_than_two_records_have_no_epsilon_star() -> None:
+    population = moments_of(np.random.default_rng(0).random((3, 10)), 0.0, 1.0)
+    one = moments_of(np.full((3, 1), 0.5), 0.0, 1.0)
+    none = moments_of(np.empty((3, 0)), 0.0, 1.0)
+    both = joint_moments([none, one, one.where(np.array([True, False, False])), none])
+    star = epsilon_star_of_moments(both, population, DELTA)
+    assert np.isnan(star).tolist() == [False, True, True]
+    assert range_of(np.empty((3, 0))).count.tolist() == [0, 0, 0]
+
+
+def test_losses_beyond_a_public_range_are_clipped_to_it() -> None:
+    losses = np.array([[0.1, 0.4, 7.0]])
+    clipped, whole = moments_of(losses, 0.2, 3.0), moments_of(np.array([[0.2, 0.4, 3.0]]), 0.2, 3.0)
+    np.testing.assert_array_equal(clipped.mean, whole.mean)
+    np.testing.assert_array_equal(clipped.squares, whole.squares)
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    [(2.5, 0.1, 0.2), (-1, 0.1, 0.2), (np.nan, 0.1, 0.2), (2, 0.3, 0.2), (2, -0.1, 0.2), (2, 0.1, np.inf)],
+)
+def test_what_cannot_be_a_range_is_known(count: float, low: float, high: float) -> None:
+    good, bad = (2.0, 0.1, 0.2), (count, low, high)
+    assert LossRange(*(np.array([value, 0.0]) for value in good)).is_sound
+    assert not LossRange(*(np.array(pair) for pair in zip(good, bad, strict=True))).is_sound
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "squares"), [(2.5, 0, 1), (-1, 0, 1), (np.inf, 0, 1), (2, np.nan, 1), (2, 0, -1), (2, 0, np.inf)]
+)
+def test_what_cannot_be_moments_is_known(count: float, mean: float, squares: float) -> None:
+    good, bad = (2.0, -0.1, 0.2), (count, mean, squares)
+    assert ScoreMoments(*(np.array([value, 0.0]) for value in good)).is_sound
+    assert not ScoreMoments(*(np.array(pair) for pair in zip(good, bad, strict=True))).is_sound

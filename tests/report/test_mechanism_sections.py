@@ -1,0 +1,250 @@
+"""What the report says of every mechanism: the unit in all its sentences, who adds the noise, who takes part."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.common.findings_guarantee import ClippingFinding, ColludersFinding
+from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.common.sections_mechanism import mechanism_tables
+from fl_audit.audits.identifiability.findings_insider import InsidersFinding
+from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.report_page import DrawnPicture, paragraphs, render_html
+from fl_audit.audits.sections import measured, report_contents
+from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
+from fl_audit.report.formatting import unit_words
+from fl_audit.report.mechanism_messages import contribution_text, multiplied_text
+from fl_audit.report.style import to_png
+from fl_audit.verdict.family import TestName
+from fl_audit.verdict.messages_of_tests import title_of
+from fl_audit.verdict.of_run import measured_in
+
+
+def opening_of(contents):
+    """Return what the page says in words."""
+    return " ".join(paragraphs(contents))
+
+
+CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "trials": 25, "rounds": 4}
+SEEN = ThreatModel(participation=TargetsParticipation.SEEN)
+
+
+def undrawn(contents):
+    """Return the captions of all figures without their pictures, which take a while."""
+    return [
+        DrawnPicture(section.name, b"", picture.title, picture.caption(numbers, contents))
+        for section, numbers in measured(contents)
+        if (picture := section.picture) is not None and picture.applies(numbers, contents)
+    ]
+
+
+def text_of(contents):
+    """Return the visible words of the page and of the terminal."""
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(summary_table(contents))
+    page = re.sub(r"<style.*?</style>", "", render_html(contents, undrawn(contents)), flags=re.DOTALL)
+    return re.sub(r"<[^>]+>", " ", page) + console.export_text()
+
+
+def mechanism_of(contents):
+    """Return the table of the mechanism as a dictionary."""
+    return dict(mechanism_tables(contents.facts)[0].rows)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "whether"),
+    [
+        (Adjacency.ADD_REMOVE_RECORD, "whether one particular record was used"),
+        (Adjacency.REPLACE_RECORD, "whether one particular record, or another in its place, was used"),
+        (Adjacency.ADD_REMOVE_CLIENT, "whether one particular client took part"),
+        (Adjacency.REPLACE_CLIENT, "whether one particular client's records or those of a stand-in were used"),
+    ],
+)
+def test_the_guarantee_names_the_unit(make_contents, adjacency, whether):
+    assert whether in opening_of(make_contents(trials=3, rounds=2, exact=False, adjacency=adjacency))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
+@pytest.mark.parametrize("noise", [1.0, 0.5])
+def test_no_record_is_singled_out_where_clients_are_protected(make_contents, adjacency, noise):
+    text = text_of(make_contents(**CLIENT | {"adjacency": adjacency, "noise": noise}))
+    singled = (
+        "the record", "differing record", "one particular record", "record's direction", "one record", "that record",
+        "insider's record", "rate of records", "along-record",
+    )  # fmt: skip
+    assert [words for words in singled if re.search(rf"{words}\b", text)] == []
+    assert "hides the client" in text
+
+
+def test_a_violated_guarantee_to_clients_says_client(make_contents):
+    text = opening_of(make_contents(**CLIENT | {"noise": 0.5, "with_residuals": False}))
+    assert "just where it has to hide the client" in text
+
+
+def test_every_test_is_named_for_either_unit():
+    for adjacency in Adjacency:
+        words = unit_words(adjacency)
+        titles = [title_of(name, words) for name in TestName]
+        assert len(set(titles)) == len(TestName)
+        assert not any("{" in title for title in titles)
+        assert any(words.one in title for title in titles)
+
+
+def test_another_prior_is_said_for_clients(make_contents):
+    text = opening_of(make_contents(**CLIENT | {"prior": 0.2}))
+    assert "takes it for 20\xa0% likely beforehand that one particular client took part" in text
+    assert "sure that it did, or more than" in text
+    assert "sure that it did not" in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "fact", "said"),
+    [
+        ({}, "Noise", "the server adds it to the sum"),
+        ({"source": "distributed"}, "Noise", "each of 5 clients adds 1/5 of the variance"),
+        ({"source": "local"}, "Noise", "the sum holds 5 times the variance"),
+        ({"source": "tree"}, "Noise", "by the binary tree over 4 rounds"),
+        ({"source": "banded"}, "Noise", "a banded matrix with 2 bands over 4 rounds"),
+        ({}, "Who takes part", "every client in every round"),
+        ({"sampling_rate": 0.3}, "Who takes part", "with probability 0.3; in which rounds the differing client does"),
+        ({"sampling_rate": 0.3, "threat_model": SEEN}, "Who takes part", "only being left out protects it"),
+        ({"cohort": 2}, "Who takes part", "one round of 2.5, at most 2 times in 4 rounds"),
+        ({"adaptive": True}, "Clipping", "50\xa0% of the updates keep within"),
+        ({"insiders": 3}, "Where the insider sits", "3 of the clients, each by itself"),
+        (
+            {"source": "local", "threat_model": ThreatModel(Adversary.SERVER)},
+            "Where the insider sits",
+            "the honest-but-curious server",
+        ),
+        (
+            {"source": "distributed", "threat_model": ThreatModel(colluders=2)},
+            "Noise that the insider knows",
+            "its own share and those of 2 colluders, 3 of 5 shares",
+        ),
+    ],
+    ids=str,
+)
+def test_the_distribution_is_told_in_words(make_contents, shape, fact, said):
+    contents = make_contents(**CLIENT | shape)
+    assert said in mechanism_of(contents)[fact]
+    assert not re.search(r"\bnan\b|\bNone\b(?! of)", text_of(contents))
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"sampling_rate": 0.3}, " and is not told which clients each round used"),
+        ({"sampling_rate": 0.3, "threat_model": SEEN}, ", even if told in which rounds that client takes part,"),
+        ({"source": "distributed"}, ", even as a participant,"),
+        (
+            {"source": "distributed", "threat_model": ThreatModel(colluders=1)},
+            ", even as a participant who knows the noise of 1 other,",
+        ),
+        (
+            {"source": "local", "threat_model": ThreatModel(Adversary.SERVER)},
+            ", not even the server that collects what participants send,",
+        ),
+    ],
+    ids=str,
+)
+def test_the_guarantee_says_against_whom(make_contents, shape, said):
+    assert f"nobody who watches this training{said} may become" in opening_of(make_contents(**CLIENT | shape))
+
+
+def test_sampling_is_that_of_the_unit(make_contents):
+    clients = make_contents(**CLIENT | {"sampling_rate": 0.3})
+    assert mechanism_of(clients)["Sampling rate of clients"] == 0.3
+    assert "clients sampled at rate 0.3" in text_of(clients)
+    records = make_contents(trials=5, exact=False, sampling_rate=0.3, adjacency=Adjacency.ADD_REMOVE_RECORD)
+    assert mechanism_of(records)["Sampling rate of records"] == 0.3
+
+
+def test_what_colluders_leave_follows_from_the_noise(make_contents):
+    contents = make_contents(**CLIENT | {"source": "distributed", "threat_model": ThreatModel(colluders=1)})
+    numbers, mechanism = contents.find(ColludersFinding), contents.facts.federation.mechanism
+    assert [one.clients for one in numbers.groups] == [1, 2, 3, 4]
+    for one in numbers.groups:
+        z = effective_noise_multiplier(mechanism.noise, ThreatModel(colluders=one.clients - 1))
+        assert one.noise_multiplier == pytest.approx(z)
+        assert one.noise_multiplier == pytest.approx(mechanism.noise_multiplier * ((5 - one.clients) / 5) ** 0.5)
+    assert numbers.groups[1].epsilon == pytest.approx(contents.facts.guarantee.epsilon)
+    epsilons = [one.epsilon for one in numbers.groups]
+    assert epsilons == sorted(epsilons)
+    assert numbers.server.noise_multiplier == pytest.approx(mechanism.noise_multiplier / 5**0.5)
+    assert make_contents(**CLIENT).find(ColludersFinding) is None
+
+
+def test_the_server_faces_one_client_s_noise(make_contents):
+    contents = make_contents(**CLIENT | {"source": "local", "threat_model": ThreatModel(Adversary.SERVER)})
+    numbers = contents.find(ColludersFinding)
+    assert numbers.server.epsilon == pytest.approx(contents.facts.guarantee.epsilon)
+    assert numbers.groups[-1].epsilon == pytest.approx(numbers.server.epsilon)
+
+
+def test_both_releases_of_adaptive_clipping_are_told(make_contents):
+    contents = make_contents(**CLIENT | {"adaptive": True})
+    numbers = contents.find(ClippingFinding)
+    assert (numbers.first_norm, numbers.last_norm) == (3.0, 1.5)
+    assert numbers.count_noise_multiplier == pytest.approx(5 * numbers.sum_noise_multiplier)
+    assert numbers.noise_multiplier == pytest.approx(contents.facts.guarantee.noise_multiplier)
+    assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
+    assert make_contents(**CLIENT).find(ClippingFinding) is None
+    # The multiplier of both releases is not said to be that of the sum alone.
+    multiplied = multiplied_text(contents.facts.federation.mechanism)
+    assert multiplied != multiplied_text(make_contents(**CLIENT).facts.federation.mechanism)
+    assert multiplied in facts_of(contents)[0].note
+
+
+def test_nobody_is_said_to_clip_where_nothing_is_clipped(make_contents):
+    for shape in (CLIENT, CLIENT | {"adjacency": Adjacency.REPLACE_RECORD}):
+        assert "clipped" in contribution_text(make_contents(**shape).facts)
+        plain = make_contents(**shape | {"with_guarantee": False, "with_insider": False})
+        assert "clipped" not in contribution_text(plain.facts)
+
+
+def test_a_person_is_protected_from_those_whom_the_guarantee_names(make_contents):
+    secret = make_contents(**CLIENT | {"sampling_rate": 0.3})
+    assert "is not told which clients each round used" in person_text(secret)
+    assert "is not told" not in person_text(make_contents(**CLIENT | {"sampling_rate": 0.3, "threat_model": SEEN}))
+
+
+def test_several_insiders_are_best_and_spread(make_contents):
+    contents = make_contents(**CLIENT | {"insiders": 3})
+    numbers = contents.find(InsidersFinding)
+    assert [(one.client, one.estimate.wins) for one in numbers.each] == [(1, 25), (2, 24), (3, 23)]
+    assert numbers.best.client == 1
+    assert numbers.spread == pytest.approx(4 / 25)
+    assert numbers.agreement == pytest.approx(23 / 25)
+    assert contents.summary["insiders"]["best"] == 1
+    assert make_contents(**CLIENT).summary["insiders"] is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [({"adaptive": True}, "local-sensitivity"), ({"source": "tree"}, "local-sensitivity")]
+)
+def test_figures_of_every_distribution_have_named_axes(make_contents, shape, name):
+    contents = make_contents(**CLIENT | shape)
+    section, numbers = next(pair for pair in measured(contents) if pair[0].name == name)
+    figure = section.picture.figure(numbers, contents)
+    assert figure.axes[-1].get_xlabel()
+    assert to_png(figure).startswith(b"\x89PNG")
+
+
+def test_whitened_rounds_may_differ_by_more_than_one_contribution(make_contents):
+    contents = make_contents(**CLIENT | {"source": "tree"})
+    assert contents.facts.largest_difference > contents.facts.global_sensitivity
+    assert "adds earlier rounds to each round" in text_of(contents)
+    assert make_contents(**CLIENT).facts.largest_difference == pytest.approx(3.0)
+
+
+def test_scores_stand_in_for_innovations_where_a_round_is_a_mixture(make_contents):
+    run = make_contents(**CLIENT).run
+    rounds = run.tables.rounds.assign(score_present=0.5, score_absent=-0.5)
+    scored = replace(run, tables=replace(run.tables, rounds=rounds))
+    assert measured_in(scored).innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
+    assert "the noise itself stands in for it" in text_of(report_contents(scored))

@@ -1,0 +1,97 @@
+"""The words of the tests: every test has them, and every number finds its place."""
+
+import math
+import re
+from dataclasses import replace
+from string import Formatter
+
+import numpy as np
+import pytest
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.reconstruction.reconstruction import judge_hits
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.report.formatting import unit_words
+from fl_audit.verdict.family import OF_NOISE, Missing, TestName, TestResult
+from fl_audit.verdict.messages_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
+from fl_audit.verdict.sections_noise import excess_text
+from fl_audit.verdict.sections_verdict import _detection_text
+from fl_audit.verdict.verdict import Judgement, judge, judge_scores
+from tests.validation.breach_kinds import BREACHES, Breach
+from tests.validation.breaches import synthetic_run
+
+WORDS = unit_words(Adjacency.REPLACE_RECORD)
+GUARANTEE = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))
+
+
+def judged(name: str) -> Judgement:
+    breach = next(one for one in BREACHES if one.name == name)
+    return judge(synthetic_run(breach, 0), GUARANTEE, 0.95)
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[TestResult, ...]:
+    rng = np.random.default_rng(1)
+    scores = judge_scores(rng.standard_normal(50) + 3, rng.standard_normal(50), GUARANTEE, 0.95)
+    hits = judge_hits(30, 50, 1 / 100, GUARANTEE, 0.95)
+    canaries = TestResult(TestName.CANARIES, 3.0, 0.0, 3.0, 1.5, 2.0, more={"delta": 0.01})
+    return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries)
+
+
+def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:
+    assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
+    for test in found:
+        told = ToldTest(test, WORDS)
+        said = [told.words.measured, told.words.claimed, told.words.breach, told.sentence]
+        said += [] if test.name is TestName.SCORES else [told.words.limit]
+        assert all(said), test.name
+        assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
+        assert told.words.remedy.endswith(".")
+
+
+def test_every_name_and_reason_has_words() -> None:
+    assert all(title_of(name, WORDS) for name in TestName)
+    assert all(MISSING_WORDS[reason].endswith(".") for reason in Missing)
+
+
+def test_noise_that_depends_on_the_secret_is_said_first() -> None:
+    broken = judged("noise 1.1 times larger under D' only")
+    first = broken_tests(broken, WORDS)[0]
+    assert first.test.name is TestName.SECRET_TOTAL
+    assert first.test.measured == pytest.approx(1 / 1.1, abs=0.01)
+    assert "depends on the secret" in first.sentence
+
+
+def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -> None:
+    assert "no harmless surplus" in excess_text(judged("noise 1.1 times larger under D' only"))
+    louder = synthetic_run(Breach("louder", (), lambda at: 1.2 * at.own), 0)
+    assert "16.6\xa0% less noise" in excess_text(judge(louder, GUARANTEE, 0.95))
+
+
+def test_missing_noise_is_said_before_what_follows_from_it() -> None:
+    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS)[0]
+    assert first.test.name in OF_NOISE
+    assert first.sentence.startswith("The noise is half of what was claimed")
+
+
+@pytest.mark.parametrize("name", TestName)
+def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
+    test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
+    fields = {field for text in vars(TEST_WORDS[name]).values() for _, field, *_ in Formatter().parse(text) if field}
+    other = fields - set(vars(WORDS)) - {"measured", "claimed", "limit", "place", "at_place"}
+    assert ToldTest(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == "nothing"
+    assert ToldTest(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == ""
+
+
+def test_the_limit_of_detection_is_told_in_trials() -> None:
+    kept = judge(synthetic_run(BREACHES[-1], 0), GUARANTEE, 0.95)
+    text = _detection_text(kept, GUARANTEE, WORDS)
+    assert "if it lies in the size of the noise alone" in text
+    for part in (f"{kept.limit_of_detection:.3g}", f"{kept.trials_needed} trial"):
+        assert part in text
+    nothing = judge_scores(np.zeros(5), np.zeros(5), GUARANTEE, 0.95)
+    assert "it is not known either which breach would have been found" in _detection_text(nothing, GUARANTEE, WORDS)
+    assert math.isinf(nothing.limit_of_detection)

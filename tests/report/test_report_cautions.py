@@ -1,0 +1,65 @@
+"""What a report says beside its numbers: lines about the data, a model that names one class, Epsilon* of chance."""
+
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fl_audit.audits.common.findings_released_model import FEW_NATS, StarFinding
+from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL
+from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.report_page import render_html
+from fl_audit.audits.sections import report_contents
+from fl_audit.report.finding import RunContents
+
+
+def changed(contents: RunContents, untrained: float = 0.5, **facts: object) -> RunContents:
+    """Return the contents with other facts, and another Epsilon* of untrained models."""
+    tables = contents.run.tables
+    releases = tables.releases.assign(
+        epsilon_star=np.where(tables.releases["round"] == 0, untrained, tables.releases["epsilon_star"])
+    )
+    run = replace(contents.run, tables=replace(tables, releases=releases), facts=replace(contents.facts, **facts))
+    return report_contents(run)
+
+
+def shown(contents: RunContents) -> str:
+    screen = StringIO()
+    Console(file=screen, width=300).print(summary_table(contents))
+    return " ".join(screen.getvalue().split())  # a caption is broken into lines as wide as the table
+
+
+def test_lines_about_the_data_stand_in_summary_console_and_first_screen(make_contents):
+    small = make_contents(exact=False, trials=40, rounds=4)
+    contents = changed(small, look_at=("one record is not one person",), most_records=7)
+    assert contents.summary["look_at"] == ["one record is not one person"]
+    assert "one record is not one person" in shown(contents)
+    assert "one record is not one person" in first_screen(contents)
+    assert "here up to 7, is protected less" in person_text(contents)
+    assert "protected less" not in person_text(changed(contents, most_records=1))
+
+
+def test_a_model_no_better_than_one_class_is_told(make_contents):
+    contents = make_contents(exact=False, trials=40, rounds=4)
+    accuracy = float(contents.summary["utility"]["test_accuracy"])
+    (line,) = changed(contents, commonest=accuracy).summary["look_at"]
+    assert "no better than naming one class" in line
+    assert " ".join(line.split()) in shown(changed(contents, commonest=accuracy))
+    assert changed(contents, commonest=accuracy - 0.01).summary["look_at"] == []
+
+
+@pytest.mark.parametrize(("untrained", "is_told"), [(FEW_NATS, False), (FEW_NATS + 0.1, True), (np.inf, True)])
+def test_epsilon_star_of_chance_is_called_meaningless_everywhere(make_contents, untrained: float, is_told: bool):
+    contents = changed(make_contents(exact=False, trials=40, rounds=4), untrained)
+    names = [entry["name"] for entry in contents.summary["findings"] if entry["name"].startswith("Epsilon*")]
+    texts = (*names, shown(contents), render_html(contents, []), first_screen(contents))
+    assert all((NOT_MEANINGFUL in text) == is_told for text in texts)
+    assert any(NOT_MEANINGFUL in line for line in contents.summary["look_at"]) == is_told
+    assert contents.summary["epsilon_star"]["is_meaningful"] is not is_told
+
+
+def test_where_chance_is_not_known_nothing_is_said():
+    assert StarFinding(1.0, 2.0, 1e-3, 0.0, float("nan"), float("nan")).is_meaningful

@@ -1,0 +1,154 @@
+import math
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, ttest_ind
+
+from fl_audit.errors import InputError
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.shift import detectable_shift, gaussian_shift, gaussian_slope
+
+
+def log_odds(rng: np.random.Generator, mu: float, n1: int, n0: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return rng.normal(mu**2 / 2, mu, n1), rng.normal(-(mu**2) / 2, mu, n0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("mu", "n1", "n0"), [(1e-6, 10, 10), (0.55, 40, 60), (3.0, 5, 4), (0.55, 300, 300)])
+@pytest.mark.parametrize("confidence", [0.95, 0.999])
+def test_false_certificates_are_as_rare_as_claimed(mu: float, n1: int, n0: int, confidence: float) -> None:
+    """2000 honest runs: the bound is exact, so certificates above the truth are binomial(2000, 1 - confidence)."""
+    rng = np.random.default_rng(7)
+    false = sum(gaussian_shift(*log_odds(rng, mu, n1, n0), confidence).low > mu for _ in range(2000))
+    low, high = (binom.ppf(tail, 2000, 1 - confidence) for tail in (1e-4, 1 - 1e-4))
+    assert low <= false <= high
+
+
+def test_no_leak_is_certified_as_often_as_a_one_sided_t_test_rejects() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(300):
+        one, zero = rng.normal(size=12), rng.normal(size=9)
+        rejected = ttest_ind(one, zero, alternative="greater").pvalue < 0.05
+        assert (gaussian_shift(one, zero, 0.95).low > 0) == rejected
+
+
+def test_published_comparison_is_reached() -> None:
+    """mu = 1, 500 + 500 scores: about 3.9 of the true 4.38 at delta 1e-5."""
+    rng = np.random.default_rng(9)
+    bounds = [gdp_epsilon(1e-5, gaussian_shift(*log_odds(rng, 1.0, 500, 500), 0.95).low) for _ in range(100)]
+    assert np.mean(bounds) == pytest.approx(3.9, abs=0.05)
+    assert gdp_epsilon(1e-5, 1.0) == pytest.approx(4.377, abs=1e-3)
+
+
+def test_shift_ignores_scale_and_origin() -> None:
+    rng = np.random.default_rng(10)
+    one, zero = log_odds(rng, 1.0, 30, 20)
+    plain = gaussian_shift(one, zero, 0.95)
+    for scale, origin in ((3.0, 5.0), (1e-200, 0.0), (1e300, 0.0)):
+        moved = gaussian_shift(one * scale + origin, zero * scale + origin, 0.95)
+        assert (moved.shift, moved.low) == pytest.approx((plain.shift, plain.low), rel=1e-9)
+    squares = np.sum((one - one.mean()) ** 2) + np.sum((zero - zero.mean()) ** 2)
+    assert plain.shift == pytest.approx((one.mean() - zero.mean()) / math.sqrt(squares / 48), rel=1e-12)
+
+
+def test_hardly_any_noise_still_has_a_bound() -> None:
+    rng = np.random.default_rng(12)
+    found = gaussian_shift(*log_odds(rng, 1e6, 400, 400), 0.95)
+    assert 0.9e6 < found.low < 1e6
+
+
+def test_negative_shift_and_few_scores_certify_nothing() -> None:
+    one, zero = np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.5])
+    assert gaussian_shift(one, zero, 0.95).low == 0.0
+    assert gaussian_shift(one, zero, 0.95).shift < 0
+    few = gaussian_shift(np.array([9.0]), zero, 0.95)
+    assert (few.shift, few.low) == (0.0, 0.0)
+    assert gaussian_shift(np.array([]), np.array([]), 0.95).low == 0.0
+
+
+def test_constant_scores() -> None:
+    assert gaussian_shift(np.full(3, 2.0), np.full(4, 2.0), 0.95).low == 0.0
+    assert gaussian_shift(np.zeros(3), np.zeros(4), 0.95).low == 0.0
+    with pytest.raises(InputError, match=r"scores are constant, 2\.0 and 1\.0"):
+        gaussian_shift(np.full(3, 2.0), np.full(4, 1.0), 0.95)
+
+
+def test_wrong_scores_are_named() -> None:
+    fine = np.arange(3.0)
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(InputError, match=f"score 1 of nonmembers is {wrong}: accepted are finite numbers"):
+            gaussian_shift(fine, np.array([0.0, wrong]), 0.95)
+    with pytest.raises(InputError, match="2 axes"):
+        gaussian_shift(np.ones((2, 2)), fine, 0.95)
+    for confidence in (0.4, 1.0, math.nan):
+        with pytest.raises(InputError, match="confidence is"):
+            gaussian_shift(fine, fine, confidence)
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize(("n1", "n0", "claimed"), [(40, 60, 0.55), (8, 8, 0.0), (200, 200, 2.0)])
+def test_limit_of_detection_is_detected_with_its_power(n1: int, n0: int, claimed: float) -> None:
+    """2000 runs at the limit: detections are binomial(2000, 0.9)."""
+    rng = np.random.default_rng(13)
+    limit = detectable_shift(n1, n0, claimed, 0.01, 0.9)
+    assert limit > claimed
+    found = sum(gaussian_shift(*log_odds(rng, limit, n1, n0), 0.99).low > claimed for _ in range(2000))
+    low, high = (binom.ppf(tail, 2000, 0.9) for tail in (1e-4, 1 - 1e-4))
+    assert low <= found <= high
+
+
+def test_limit_of_detection_shrinks_to_the_guarantee() -> None:
+    limits = [detectable_shift(n, n, 0.55, 0.001) for n in (5, 50, 500, 50_000)]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == pytest.approx(0.55, abs=0.03)
+    assert detectable_shift(1, 1000, 0.55, 0.001) == math.inf
+    assert detectable_shift(500, 500, 0.55, 0.5, 0.5) == pytest.approx(0.55, rel=1e-9)
+
+
+def test_limit_of_detection_refuses_wrong_numbers() -> None:
+    for claimed, level, power, said in ((-1.0, 0.1, 0.9, "mu"), (1.0, 0.6, 0.9, "level"), (1.0, 0.1, 1.0, "power")):
+        with pytest.raises(InputError, match=f"{said} is"):
+            detectable_shift(10, 10, claimed, level, power)
+
+
+def test_a_bound_on_1000_scores_takes_under_a_tenth_of_a_second() -> None:
+    one, zero = log_odds(np.random.default_rng(14), 0.55, 500, 500)
+    gaussian_shift(one, zero, 0.95)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        gdp_epsilon(0.001, gaussian_shift(one, zero, 0.95).low)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.1
+
+
+def test_a_slope_over_parts_of_0_and_1_is_the_shift() -> None:
+    rng = np.random.default_rng(21)
+    one, zero = rng.normal(1.0, 2.0, 30), rng.normal(0.0, 2.0, 50)
+    parts = np.append(np.ones(30), np.zeros(50))
+    found, same = gaussian_slope(parts, np.append(one, zero), 0.95), gaussian_shift(one, zero, 0.95)
+    assert found.shift == pytest.approx(same.shift, rel=1e-12)
+    assert found.low == pytest.approx(same.low, rel=1e-9)
+
+
+def test_slopes_are_certified_above_the_truth_as_rarely_as_claimed() -> None:
+    rng = np.random.default_rng(22)
+    false = 0
+    for _ in range(2000):
+        parts = rng.binomial(5, 0.3, 60) / np.sqrt(5) * rng.integers(2, size=60)
+        false += gaussian_slope(parts, 3.0 + 2.0 * (0.7 * parts + rng.normal(size=60)), 0.95).low > 0.7
+    low, high = (binom.ppf(tail, 2000, 0.05) for tail in (1e-4, 1 - 1e-4))
+    assert low <= false <= high
+
+
+def test_nothing_is_certified_of_scores_that_hold_nothing() -> None:
+    assert gaussian_slope(np.zeros(9), np.arange(9.0), 0.95).low == 0
+    # As of a training without any noise: refused as by `gaussian_shift`, and no division by zero.
+    halves = np.repeat([1.0, 0.0], 2)
+    assert gaussian_slope(halves, np.full(4, 2.0), 0.95).low == 0
+    with pytest.raises(InputError, match="accepted are scores that vary"):
+        gaussian_slope(halves, halves, 0.95)
+    with pytest.raises(InputError, match="3 parts of 2 scores: accepted are as many"):
+        gaussian_slope(np.ones(3), np.ones(2), 0.95)

@@ -1,0 +1,147 @@
+"""A run is looked at before it is played: what is said of it holds when it is, and nothing is written."""
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from small_audits import MakePlan, small_settings
+from typer.testing import CliRunner
+
+from fl_audit.errors import InputError
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.disk_usage import footprint
+from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_json, check_plan
+from fl_audit.federation.loaded_federation import load_federation
+
+CONFIG = """
+[data]
+name = "csv"
+path = "patients.csv"
+label = "outcome"
+records = 60
+clients = 3
+[training]
+rounds = 3
+learning-rate = 1.0
+[privacy]
+adjacency = "replace-record"
+epsilon = 2.0
+delta = 0.01
+accountant = "gdp"
+[audit]
+trials = 4
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    table = pd.DataFrame({"age": range(100), "ward": ["east", "west"] * 50, "outcome": [0, 0, 1, 0, 1] * 20})
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    path = tmp_path / "audit.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_it_says_what_there_is_and_writes_nothing(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    ran = CliRunner().invoke(app, ["check", str(config), "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert found["data"]["records"] == 60
+    assert found["data"]["smallest_client"] == found["data"]["largest_client"] == 20
+    assert found["data"]["classes"] == 2
+    assert found["data"]["features"] == 3
+    assert [column.split(":")[0] for column in found["data"]["columns"]] == ["outcome", "age", "ward"]
+    assert found["guarantee"]["epsilon"] == pytest.approx(2.0)
+    assert found["limits"]["trials_needed"] >= 1
+    assert found["estimate"]["seconds"] > 0
+    assert found["estimate"]["trials"] == 4
+    assert found["estimate"]["command_seconds"] > found["estimate"]["seconds"]
+    assert found["keep_releases"] == 4
+    assert found["writes"]["total"] < 10**6
+
+
+def test_a_person_reads_the_same(config: Path) -> None:
+    said = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
+    assert max(map(len, said.splitlines())) <= 80
+    for word in ("60 records", "age: number", "noise multiplier", "4 trials find noise", "1.5 times"):
+        assert word in said
+    assert "Takes" not in said
+    assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
+
+
+def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = {"model": {"name": "dense-512-128"}, "training": {"rounds": 1000}, "audit": {"trials": 20_000}}
+    plan = small_plan(**wide, run={"keep-releases": None})
+    parameters = load_federation(plan.public).model.layout.size
+    assert plan.config.run.keep_releases == 2**28 // (1000 * parameters) == 3
+    found = footprint(plan)
+    assert found.releases <= 2**30 + 3 * 4 * parameters
+    assert found.final_models == 20_000 * 4 * parameters > 10**9
+    assert check_plan(plan, with_probe=False).cautions[-1].text.startswith("the run writes about ")
+    with_less_memory = replace(found, tables=10**15).caution
+    assert with_less_memory.endswith("GB of memory at the end, more than this machine has")
+    monkeypatch.setattr(psutil, "disk_usage", lambda place: SimpleNamespace(free=5 * 10**9))
+    with pytest.raises(InputError, match=r"fewer trials or rounds .* 5\.0 GB are free there: accepted is"):
+        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.long
+def test_a_run_leaves_as_many_bytes_as_were_foretold(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit={"trials": 100}, training={"rounds": 20}, run={"trials-per-batch": 50})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    written = sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert written / 2 < footprint(plan).total < 2 * written
+
+
+def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, small_plan: MakePlan) -> None:
+    plan = small_plan(privacy={"sensitivity": None}, audit={"epsilon-star": False, "trials": 3})
+    planned = check_plan(plan, with_probe=False)
+    assert planned.limits is not None
+    summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
+    told = summary["empirical_epsilon"]["limit_of_detection"]
+    assert planned.limits.limit_of_detection == pytest.approx(told, rel=1e-9)
+    assert planned.limits.conclusive == (summary["verdict"] == "consistent")
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("membership", {"targets": 4, "attacks": ["loss"]}), ("reconstruction", {"candidates": 4})]
+)
+def test_with_many_targets_it_says_which_noise_is_found(kind: str, asked: dict[str, Any]) -> None:
+    privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
+    audit = {"kind": kind, "trials": 40, "epsilon-star": False} | asked
+    limits = check_plan(resolve(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
+    assert limits is not None
+    assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
+    assert limits.trials_needed is not None
+    assert limits.trials_needed <= 40
+
+
+def test_without_an_exact_distribution_it_says_that_nobody_knows_what_scores_find() -> None:
+    settings = small_settings(
+        training={"strategy": "dp-sgd-clients", "rounds": 1},
+        privacy={"sensitivity": None, "belief": None, "noise-multiplier": 1.0, "accountant": "rdp"},
+    )
+    found = check_plan(resolve(parse_config(settings)), with_probe=False)
+    limits = found.limits
+    assert limits is not None
+    assert check_json(found)["limits"]["judged"] == "scores"
+    assert limits.noise_short is None
+    assert (limits.conclusive, limits.trials_needed, limits.limit_of_detection) == (False, None, inf)

@@ -1,0 +1,154 @@
+"""More knowledge only ever helps: adversaries who know more against those who know less, on the same trials.
+
+Both adversaries of a comparison look at the same federation with the same noise. What counts is the mean probability
+with which an adversary is right, given all that it knows.
+"""
+
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.table import Table
+from safetensors.torch import load_file
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Floats
+from fl_audit.audits.identifiability.identifiability import weigh
+from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.replay import stored_rounds
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.studies.study_tools import table_of
+from fl_audit.federation.contributions import RoundContext
+from fl_audit.federation.hypotheses import sums_of
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
+from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.statistics.advantage import MeanInterval, mean_interval
+from tests.validation.guarantee_settings import Combination, plan_of, write_records
+
+_SEED, _CONFIDENCE = 77, 0.95
+_ALARM = 0.999  # confidence of the interval that has to lie under 0 for less knowledge to count as better
+
+
+class KnowledgeComparison(NamedTuple):
+    """Two adversaries at one federation."""
+
+    name: str  # what the first knows more
+    # `more`, `less`: the federation as each sees it; the releases are the same.
+    more: Combination
+    less: Combination
+    noise_multiplier: float  # z
+    colluders: tuple[int, int] | None = None  # of the first and of the second; as the combinations say where None
+    subtracts: bool = True  # whether the second subtracts its own share of the noise
+
+
+class Compared(NamedTuple):
+    """What a comparison showed."""
+
+    comparison: KnowledgeComparison  # which
+    # `more`, `less`: mean probability of being right of the one who knows more, and of the other.
+    more: float
+    less: float
+    difference: MeanInterval  # mean of the paired differences, with its interval
+    refuted_high: float  # upper end of the interval that would prove that more knowledge hurts
+
+    def problems(self) -> list[str]:
+        """Return what contradicts that more knowledge helps."""
+        one = self.comparison
+        return [f"{one.more}: {one.name} hurts, by {self.difference.mean:.4f}"] if self.refuted_high < 0 else []
+
+
+def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
+    """Return all comparisons, or those of one adjacency."""
+    found = []
+    for adjacency in (Adjacency.ADD_REMOVE_CLIENT,) if is_quick else Adjacency:
+        of_unit = partial(Combination, "dp-fedsgd" if adjacency.unit is Unit.RECORD else "dp-fedavg", adjacency)
+        shares, local = of_unit(noise="distributed"), of_unit(noise="local")
+        at_server = of_unit(noise="local", adversary="server")
+        seen, secret = of_unit("sampled, seen"), of_unit("sampled in secret")
+        found += [
+            KnowledgeComparison("its own share of the noise", shares, shares, 3.0, (0, 0), subtracts=False),
+            KnowledgeComparison("the share of 1 colluder", shares, shares, 3.0, (1, 0)),
+            KnowledgeComparison("the shares of 4 colluders, not of 1", shares, shares, 3.0, (4, 1)),
+            KnowledgeComparison("when the target takes part", seen, secret, 1.2),
+            KnowledgeComparison("single contributions, not sums", at_server, local, 3.0),
+        ]
+    return found
+
+
+def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
+    """Play a federation once for each adversary, with the same seed, and compare what they believe.
+
+    Parameters
+    ----------
+    comparison, trials
+        The federation with its adversaries, and how many trials.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        records = directory / "records.npz"
+        write_records(records)
+        target = {"noise-multiplier": comparison.noise_multiplier}
+        more, less = (
+            _seen_from(plan_of(one, records, trials, _SEED, target), comparison.colluders, place)
+            for place, one in enumerate((comparison.more, comparison.less))
+        )
+        one = run_audit(more, directory / "more", Engine.LOCAL, with_report=False).run.log_odds
+        if comparison.subtracts:
+            other = run_audit(less, directory / "less", Engine.LOCAL, with_report=False).run.log_odds
+        else:
+            other = _without_own(more, directory / "more")
+    right, less_right = chance_of_being_right(one), chance_of_being_right(other)
+    both = [mean_interval(right - less_right, level, -0.5, 0.5) for level in (_CONFIDENCE, _ALARM)]
+    return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
+
+
+def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -> AuditPlan:
+    run = plan.config.run.model_copy(update={"keep_releases": plan.config.audit.trials})
+    config = plan.config.model_copy(update={"run": run})
+    if colluders is None:
+        return replace(plan, config=config)
+    audit = config.audit.model_copy(update={"colluders": colluders[place]})
+    public = replace(plan.public, threat_model=ThreatModel(colluders=colluders[place]))
+    return replace(plan, config=config.model_copy(update={"audit": audit}), public=public)
+
+
+def _without_own(plan: AuditPlan, directory: Path) -> Floats:
+    """Return the log-odds of an insider who subtracts nothing, and to whom all the noise is noise of others."""
+    federation, mechanism = load_federation(plan.public), plan.public.mechanism
+    assert isinstance(mechanism.noise, DistributedGaussian), "there is a share to subtract"
+    whole = replace(plan.public, mechanism=replace(mechanism, noise=CentralGaussian(mechanism.noise.multiplier)))
+    ignorant, found = replace(federation, public=whole), []
+    for path in sorted((directory / "public").glob("releases-*")):
+        increments = [
+            weigh(
+                ignorant, sums_of(federation, made.models[-2], RoundContext(made.number), made.side), made.release
+            ).increment
+            for made in stored_rounds(federation, load_file(path))
+        ]
+        found.append(np.sum(increments, axis=0))
+    return np.concatenate(found)
+
+
+def knowledge_table(compared: list[Compared], trials: int) -> Table:
+    """Return the table of all comparisons.
+
+    Parameters
+    ----------
+    compared, trials
+        What was found, in how many trials.
+    """
+    title = f"What more knowledge is worth: probability of being right, {trials} trials, the same for both"
+    columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")
+    table = table_of(columns, title, columns[:3])
+    for one in compared:
+        difference, federation = one.difference, one.comparison.less
+        interval = f"{difference.mean:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})"
+        right = (f"{one.more:.4f}", f"{one.less:.4f}", interval)
+        table.add_row(federation.adjacency, federation.noise, one.comparison.name, *right)
+    return table

@@ -1,0 +1,255 @@
+"""Simulated runs whose truth is known, for intervals of trials, beliefs and noise, and of reproductions.
+
+A play draws one run and returns what the product would print, with the truth beside it. The grids reach where intervals
+fail first: few trials, rates near 0 and 1, equal scores, groups of unequal size, effects of none and of very much.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.black_box.online_testing import guessed_epsilon
+from fl_audit.audits.identifiability import calibration, empirical_epsilon, likelihood_estimates
+from fl_audit.experiments.reproductions import statistics
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
+from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
+from fl_audit.statistics import advantage
+from fl_audit.verdict import noise_estimate
+from fl_audit.verdict.noise_scale import SquareSum
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+
+CONFIDENCE = 0.95
+
+
+class PrintedStatement(NamedTuple):
+    """What one run printed, and the truth that it is about."""
+
+    low: float
+    high: float
+    truth: float
+
+
+Play = Callable[[np.random.Generator], PrintedStatement]
+Plays = dict[str, Play]
+Axis = Sequence[Any] | dict[str, Any]
+
+
+def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]], Callable[..., Plays]]:
+    """Make of a function that plays a run one that returns plays at every point of a grid, by names that a label makes.
+
+    What is made takes axes, too: those that were left open, or that stand in place of others.
+
+    Parameters
+    ----------
+    label
+        Name of a setting, in which the values of the axes stand by their names.
+    axes
+        What the function takes beside its source of randomness; a dictionary has words for the values.
+    """
+
+    def of_function(play: Callable[..., PrintedStatement]) -> Callable[..., Plays]:
+        def plays(**more: Axis) -> Plays:
+            every = axes | more
+            listed = [one.items() if isinstance(one, dict) else zip(one, one, strict=True) for one in every.values()]
+            found: Plays = {}
+            for point in product(*listed):
+                said, values = (dict(zip(every, parts, strict=True)) for parts in zip(*point, strict=True))
+                found[label.format(**said)] = partial(play, **values)
+            return found
+
+        return plays
+
+    return of_function
+
+
+def at_least(low: float, truth: float) -> PrintedStatement:
+    """Return a bound from below as a statement.
+
+    Parameters
+    ----------
+    low, truth
+        The bound that is printed, and the number that it is about.
+    """
+    return PrintedStatement(low, math.inf, truth)
+
+
+_of_counts = over("n = {size}, rate {rate:g}", size=(1, 7, 20, 100, 1000), rate=(0.002, 0.03, 0.2, 0.5, 0.9, 0.995))
+"""Plays of so many trials, each of which succeeds with a probability."""
+
+
+@_of_counts
+def shares(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
+    """Play the Clopper-Pearson interval of a share."""
+    return PrintedStatement(*advantage.clopper_pearson(int(draw.binomial(size, rate)), size, CONFIDENCE), rate)
+
+
+@_of_counts
+def won_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
+    """Play the advantage from won trials."""
+    found = advantage.empirical_advantage(np.arange(size) < draw.binomial(size, rate), CONFIDENCE)
+    return PrintedStatement(found.low, found.high, 2 * rate - 1)
+
+
+@_of_counts
+def epsilon_of_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
+    """Play the epsilon of Eq. (6) from won trials."""
+    found = empirical_epsilon.advantage_interval(int(draw.binomial(size, rate)), size, 1e-3, CONFIDENCE)
+    truth = epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0
+    return PrintedStatement(found.low, found.high, truth)
+
+
+@over(
+    "{size} guesses, epsilon {epsilon:g}, delta {delta:g}",
+    size=(5, 20, 180, 500), epsilon=(0.0, 0.1, 1.0, 4.0), delta=(0.0, 1e-2),
+)  # fmt: skip
+def epsilon_of_guesses(draw: np.random.Generator, size: int, epsilon: float, delta: float) -> PrintedStatement:
+    """Play the bound from guessed coins, at the largest rate of right guesses that an epsilon allows."""
+    right = draw.binomial(size, min(1.0, (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)))
+    return at_least(guessed_epsilon(int(right), size, delta, CONFIDENCE), epsilon)
+
+
+_RATES = {f"{p:g} and {p + leak:g}": (p, leak) for p, leak in ((0.0, 0.004), (0.0, 0.03), (0.03, 0.0), (0.4, 0.3))}
+
+
+@over("{trials} trials of {records} records, rates {rates}", trials=(2, 5, 20, 100, 400), records=(2, 50), rates=_RATES)
+def mean_rates(draw: np.random.Generator, trials: int, records: int, rates: tuple[float, float]) -> PrintedStatement:
+    """Play the mean advantage over trials, each a difference of two shares of few records."""
+    rate, leak = rates
+    shares = [draw.binomial(records, p, trials) / records for p in (rate + leak, rate)]
+    found = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
+    return PrintedStatement(found.low, found.high, leak)
+
+
+_BOUNDED = {f"ones with probability {b:g}": (0.0, b) for b in (0.003, 0.05, 0.5)}
+_BOUNDED |= {f"Beta({a:g}, {b:g})": (a, b) for a, b in ((0.05, 1.0), (5.0, 5.0))}
+
+
+@over("{size} numbers, {distribution}", size=(1, 5, 50, 500), distribution=_BOUNDED)
+def bounded_means(draw: np.random.Generator, size: int, distribution: tuple[float, float]) -> PrintedStatement:
+    """Play the betting interval on rare ones, and on beta distributions."""
+    a, b = distribution
+    values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
+    found = advantage.mean_interval(values, CONFIDENCE)
+    return PrintedStatement(found.low, found.high, a / (a + b) if a else b)
+
+
+class _Pair(NamedTuple):
+    """A distribution of log-odds of D against D': normal of a mu, or a secret that is told outright with a
+    probability.
+    """
+
+    mu: float
+    told: float = 0.0
+
+    def draw(self, draw: np.random.Generator, trials: int) -> tuple[Floats, Flags]:
+        bits = np.arange(trials) % 2 == 0
+        sign = np.where(bits, 1.0, -1.0)
+        if self.told:
+            return 30.0 * sign * (draw.random(trials) < self.told), bits
+        return sign * self.mu**2 / 2 + self.mu * draw.normal(size=trials), bits
+
+    @property
+    def advantage(self) -> float:
+        return self.told or gaussian_advantage(self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        return self.told * -math.expm1(epsilon - 30) if self.told else gdp_delta(epsilon, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        if self.told:
+            return 30 + math.log1p(-delta / self.told) if self.told > delta else 0.0
+        return gdp_epsilon(delta, self.mu) if self.mu else 0.0
+
+
+_PAIRS = {f"mu {mu:g}": _Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)}
+_PAIRS |= {f"told outright in {told:.0%}": _Pair(0.0, told) for told in (0.02, 0.2)}
+
+
+@over("{trials} trials, {pair}", pair=_PAIRS, trials=(2, 6, 30, 200))
+def of_log_odds(draw: np.random.Generator, pair: _Pair, trials: int, kind: str) -> PrintedStatement:
+    """Play what follows from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
+    log_odds, bits = pair.draw(draw, trials)
+    match kind:
+        case "advantage":
+            mean = likelihood_estimates.advantage_from_beliefs(log_odds, CONFIDENCE)
+            return PrintedStatement(mean.low, mean.high, pair.advantage)
+        case "epsilon":
+            found, truth = (
+                likelihood_estimates.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE),
+                pair.epsilon(0.01),
+            )
+        case "delta":
+            found, truth = likelihood_estimates.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+        case _:
+            found, truth = likelihood_estimates.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+    return PrintedStatement(found.low, found.high, truth)
+
+
+@over("{trials} trials, mu {mu:g}, bin {place}", mu=(0.5, 1.0, 3.0, 5.0), trials=(10, 40, 300), place=(0, -1))
+def reliability(draw: np.random.Generator, mu: float, trials: int, place: int) -> PrintedStatement:
+    """Play the share of D in the bins of a reliability diagram, beside what the beliefs say of it."""
+    bits = draw.random(trials) < 0.5
+    log_odds = np.where(bits, 1, -1) * mu**2 / 2 + mu * draw.normal(size=trials)
+    one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
+    return PrintedStatement(one.low, one.high, one.mean_belief)
+
+
+@over("{trials} trials, mu {mu:g}", mu=(0.1, 1.0, 4.0), trials=(1, 5, 20, 500))
+def largest_belief(draw: np.random.Generator, mu: float, trials: int, known: bool) -> PrintedStatement:
+    """Play the interval of the largest belief: of what is found where mu is known, else of its median."""
+    log_odds = mu**2 / 2 + mu * draw.normal(size=trials)
+    found = empirical_epsilon.belief_interval(log_odds, CONFIDENCE, mu if known else None)
+    median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / trials))))
+    return PrintedStatement(found.low, found.high, found.epsilon if known else median)
+
+
+@over("{freedom} degrees of freedom, ratio {ratio:g}", freedom=(1, 2, 10, 1000), ratio=(0.3, 1.0))
+def noise_ratios(draw: np.random.Generator, freedom: int, ratio: float) -> PrintedStatement:
+    """Play the interval of the real over the claimed noise."""
+    found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
+    return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
+
+
+_NOISY = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5, Accountant.GDP)
+
+
+@over("{trials} trials, ratio {ratio:g}", trials=(1, 5, 50), ratio=(0.5, 1.0, 2.0))
+def epsilon_of_noise(draw: np.random.Generator, trials: int, ratio: float) -> PrintedStatement:
+    """Play the bound on epsilon from the noise along the record."""
+    bits, mu = np.arange(trials) % 2 == 0, 0.25
+    noise = ratio * draw.normal(size=(trials, 10))
+    increments = np.where(bits, 0.5, -0.5)[:, np.newaxis] * mu**2 + mu * noise
+    ones = np.ones_like(increments)
+    measured = NoiseMeasurements(bits, increments, ones, 4.0 * ones, 4.0)
+    low = noise_estimate.epsilon_lower_bound_from_noise(measured, CONFIDENCE, _NOISY)
+    return at_least(low, gdp_epsilon(1e-3, math.sqrt(10) / 4 / ratio))
+
+
+@_of_counts
+def repeated_shares(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
+    """Play the interval of a share on reproduction pages."""
+    return PrintedStatement(*statistics.share_interval(int(draw.binomial(size, rate)), size), rate)
+
+
+@over("{size} {skewed} values", size=(5, 20, 100), skewed={"normal": False, "very skewed": True})
+def repetitions(draw: np.random.Generator, size: int, skewed: bool, kind: str) -> PrintedStatement:
+    """Play the other intervals of reproduction pages: "t", "Welch" or "bootstrap"."""
+    values: Floats = draw.exponential(size=size) ** 2 - 2 if skewed else draw.normal(size=size)
+    match kind:
+        case "t":
+            found = statistics.t_interval(values)
+        case "Welch":
+            found = statistics.welch_interval(values, draw.normal(size=size))
+        case _:
+            found = statistics.bootstrap(values, np.mean, draw)
+    return PrintedStatement(found.low, found.high, 0.0)

@@ -1,0 +1,92 @@
+"""Evaluation of the faulty mechanisms: `python -m tests.validation.faulty_mechanisms [--only NAME,...] [--quick]
+[--processes N] [--out DIR]`.
+
+Every faulty mechanism has to be called violated, and every honest mechanism must not be. Prints one table; with `--out`
+writes faulty-mechanisms.csv and sharp-edges.md as they come, and a second call goes on after the rows of the same rule.
+The exit status is 1 where a faulty mechanism got away or an honest mechanism was accused.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.errors import require_number
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.study_tools import end, named, parser_of, table_of
+from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
+from tests.validation.faulty_mechanisms.evaluation import (
+    BUDGETS,
+    EvaluationRow,
+    evaluate,
+    page,
+    problems,
+    read_csv,
+    rule_of,
+    told,
+    write_csv,
+)
+from tests.validation.faulty_mechanisms.honest_twins import HONEST, FaultyMechanism, HonestMechanism
+
+
+def _table(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> Table:
+    columns = ("mechanism", "claim", "verdict", "told by", "epsilon at least", "right", "s", "honest twin")
+    made, verdicts = table_of(columns, words=columns), {what.name: row.verdict for what, row in rows}
+    for what, row in rows:
+        twin = f"{what.twin.name}: {verdicts[what.twin.name]}" if isinstance(what, FaultyMechanism) else ""
+        right = f"{row.right:.1%} of {row.allowed_right:.1%}"
+        seconds = f"{row.seconds:.0f} ({row.processor_seconds:.0f})"
+        made.add_row(row.name, row.claim, row.verdict, f"{row.trial}: {row.group}", told(row), right, seconds, twin)
+    return made
+
+
+def _show(status: Status, name: str, words: str) -> None:
+    status.update(f"{name}: {words}")
+
+
+def _write(done: Mapping[str, EvaluationRow], out: Path) -> None:
+    """Write all rows, and the page of the faulty mechanisms among them."""
+    write_csv(list(done.values()), out / "faulty-mechanisms.csv")
+    caught = {faulty: done[faulty.name] for faulty in FAULTY_MECHANISMS if faulty.name in done}
+    with atomic_file(out / "sharp-edges.md") as temporary:
+        text = page(caught, {one.name: done[one.name] for one in HONEST if one.name in done})
+        temporary.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Evaluate, print the table, and write it."""
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "--only", metavar="NAME,...", help="these faulty mechanisms with their honest twins, instead of all"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer trials: some faulty mechanisms may get away")
+    parser.add_argument("--processes", type=int, default=2, help="trials played at the same time")
+    parser.add_argument("--out", type=Path, help="where to write faulty-mechanisms.csv and sharp-edges.md")
+    options = parser.parse_args()
+    require_number("processes are", options.processes, "whole numbers from 1")
+    faulty_mechanisms = named(options.only, {one.name: one for one in FAULTY_MECHANISMS}, "faulty mechanism")
+    mechanisms: list[FaultyMechanism | HonestMechanism] = [
+        *faulty_mechanisms,
+        *{one.twin.name: one.twin for one in faulty_mechanisms}.values(),
+    ]
+    budgets, console = BUDGETS[:1] if options.quick else BUDGETS, Console(width=200)
+    done = read_csv(options.out / "faulty-mechanisms.csv", rule_of(budgets)) if options.out else {}
+    with console.status("starting") as status:
+        for what in mechanisms:
+            if what.name not in done:
+                done[what.name] = evaluate(what, budgets, options.processes, tell=partial(_show, status, what.name))
+                console.print(f"{what.name}: {done[what.name].verdict} in {done[what.name].seconds:.0f} s", style="dim")
+            if options.out:
+                _write(done, options.out)
+    rows = [(what, done[what.name]) for what in mechanisms]
+    console.print(_table(rows))
+    console.print("Seconds in brackets are those of all processors together.")
+    end(problems(rows), "every faulty mechanism is caught, and no honest mechanism is")
+
+
+if __name__ == "__main__":
+    guarded(main)

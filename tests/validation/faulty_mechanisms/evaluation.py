@@ -1,0 +1,220 @@
+"""Evaluation of faulty mechanisms: every claim is held against trials; what came of it becomes a row of a table, and of
+a page.
+"""
+
+import csv
+import inspect
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
+from pathlib import Path
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.black_box import claim_audit, distinguishers, features
+from fl_audit.audits.black_box.claim_audit import QUICK, Budget, ClaimAudit, Tell
+from fl_audit.strategies.black_box import scenarios, trial_models, trial_runner
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
+
+BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, Budget()))
+"""Those of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
+
+A audit ends with the first distinguisher that breaks the claim.
+"""
+CONFIDENCE = 1 - 0.05 / len(BUDGETS)
+"""Of each of the trials, so that a claim that holds is called violated by neither with a probability of 95 %."""
+
+FLOATING = "floating-point leak"
+"""Of a mechanism that keeps its claim about real numbers, and whose low bits tell more."""
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """What came of one trial."""
+
+    name: str  # of the faulty mechanism or the honest mechanism
+    claim: str  # in words
+    verdict: str  # of the trial
+    # `trial`, `group`: where most was told, and by what; empty if nothing could be played.
+    trial: str
+    group: str
+    # `bound`, `allowed`, `delta`: Epsilon certified there, the epsilon that the claim allows, and the delta of both.
+    bound: float
+    allowed: float
+    delta: float
+    # `right`, `allowed_right`: share of trials guessed right, and the most that the claim allows.
+    right: float
+    allowed_right: float
+    trials: int  # trials of the attempt
+    seconds: float  # that it took
+    processor_seconds: float  # that it took on all cores together: on busy machines `seconds` says little
+    rule: str = ""  # digest of the rule by which it was evaluated
+
+
+def rule_of(budgets: Sequence[Budget]) -> str:
+    """Return a digest of how faulty mechanisms are evaluated: the budgets, and the code that finds and judges
+    distinguishers.
+    """
+    code = [
+        inspect.getsource(module)
+        for module in (features, distinguishers, claim_audit, trial_runner, scenarios, trial_models)
+    ]
+    return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
+
+
+def evaluate(
+    what: FaultyMechanism | HonestMechanism,
+    budgets: Sequence[Budget] = BUDGETS,
+    processes: int = 2,
+    seed: int = 0,
+    tell: Tell = lambda _: None,
+) -> EvaluationRow:
+    """Hold one mechanism to its claim, and return the row of the table.
+
+    Parameters
+    ----------
+    what, budgets
+        A faulty mechanism or an honest mechanism, and how many trials, in trials of which each is the last if it finds
+        something.
+    processes, seed, tell
+        Trials played at the same time, their seed, and what takes progress.
+    """
+    start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
+    for budget in budgets:
+        came = trial_runner.audit_system(
+            what.system, what.claim, budget=budget, confidence=CONFIDENCE, seed=seed, processes=processes,
+            include=what.trials, tell=tell,
+        )  # fmt: skip
+        row = _row(what, came, time.monotonic() - start, _processor_seconds() - processor)
+        if not problems([(what, row)]) and isinstance(what, FaultyMechanism):
+            break
+    return replace(row, rule=rule)
+
+
+def _processor_seconds() -> float:
+    """Return what this process and its children that have ended used of processors so far."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _row(
+    what: FaultyMechanism | HonestMechanism, result: ClaimAudit, seconds: float, processor: float
+) -> EvaluationRow:
+    worst, verdict, nothing = result.worst, str(result.verdict), float("nan")
+    if result.verdict is not Verdict.VIOLATED and result.floating is not None and result.floating.is_broken:
+        worst, verdict = result.floating, FLOATING
+    trial, group, bound, allowed, delta, right, trials = "", "", nothing, nothing, nothing, nothing, 0
+    if worst is not None:
+        trial, group, bound, trials, right = (
+            worst.distinguisher.kind,
+            worst.distinguisher.group,
+            worst.bound,
+            worst.trials,
+            worst.right,
+        )
+        right, allowed, delta = right / trials, worst.distinguisher.limit.epsilon, worst.distinguisher.limit.delta
+    return EvaluationRow(
+        what.name, result.claim.words, verdict, trial, group, bound, allowed, delta, right, result.claim.success,
+        trials,
+        seconds, processor,
+    )  # fmt: skip
+
+
+def problems(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> list[str]:
+    """Return what contradicts the catalogue: faulty mechanisms that were not caught, and honest mechanisms that
+    were.
+    """
+    found = []
+    for what, row in rows:
+        is_caught = row.verdict == Verdict.VIOLATED
+        if isinstance(what, FaultyMechanism) and not (is_caught or (what.is_rounding and row.verdict == FLOATING)):
+            found.append(f"{row.name} was not caught: {row.verdict}")
+        if isinstance(what, HonestMechanism) and is_caught:
+            found.append(f"{row.name} is honest, and was called violated in {row.trial!r} by {row.group!r}")
+    return found
+
+
+def read_csv(path: Path, rule: str) -> dict[str, EvaluationRow]:
+    """Return the rows of a table that were evaluated by a rule, by name; none if there is no such file.
+
+    Parameters
+    ----------
+    path, rule
+        The file of the table, and the name of the rule.
+    """
+    if not path.exists():
+        return {}
+    numbers = {field.name: field.type for field in fields(EvaluationRow) if field.type in (int, float)}
+    with path.open(newline="") as file:
+        rows = [entry for entry in csv.DictReader(file) if entry["rule"] == rule]
+    return {
+        row["name"]: EvaluationRow(**row | {name: kind(row[name]) for name, kind in numbers.items()}) for row in rows
+    }
+
+
+def write_csv(rows: Sequence[EvaluationRow], path: Path) -> None:
+    """Write rows as a table of comma-separated values, whole or not at all.
+
+    Parameters
+    ----------
+    rows, path
+        The rows, and the file.
+    """
+    with atomic_file(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(EvaluationRow)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+_HEAD = """# Sharp edges of federated DP
+
+Pitfalls of private federated training,
+each played as a mechanism of the catalogue and held to the guarantee that its author
+would make. They are ranked by how much they tell: by how far the share of trials that were guessed right passes the
+largest share that the guarantee allows. The bounds on epsilon assume nothing of the mechanism; they end where so many
+trials can prove no more. Each is evaluated as `fl-audit strategy --quick` does it,
+and as it does without `--quick` where
+that finds nothing; in 95 % of such evaluations a claim that holds is not called violated. All of it is made by
+`python -m tests.validation.faulty_mechanisms --out DIR`, and every pitfall alone by the command below its name.
+"""
+
+
+def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, EvaluationRow]) -> str:
+    """Return the page, the most telling faulty mechanism first.
+
+    Parameters
+    ----------
+    caught, honest
+        What came of every faulty mechanism, and of the honest mechanisms by name.
+    """
+    ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
+    sections = (
+        f"\n## {faulty.name}\n\n{faulty.wrong}\n\n    python -m tests.validation.faulty_mechanisms --only "
+        f"{faulty.name}\n\n"
+        f"* Seen: {faulty.source}\n* Fix: {faulty.fix}\n"
+        f"* Told by: {row.trial}, {row.group}; {row.right:.1%} of {row.trials} trials guessed right, the claim allows "
+        f"{row.allowed_right:.1%}."
+        for faulty, row in ranked.items()
+    )
+    return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
+
+
+def told(row: EvaluationRow) -> str:
+    """Return the bound of a row beside what its claim allows."""
+    return f"{row.bound:.2f} of {row.allowed:.2f} at delta {row.delta:.2g}" if row.trials else "-"
+
+
+def _table(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, EvaluationRow]) -> list[str]:
+    verdicts = {name: row.verdict for name, row in honest.items()}
+    return [
+        "| pitfall | claim | guessed right, of allowed | epsilon at least, of claimed | told by | honest twin |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| [{faulty.name}](#{faulty.name}) | {row.claim} | {row.right:.1%} of {row.allowed_right:.1%} "
+            f"| {told(row)} | {row.trial}: {row.group} "
+            f"| {faulty.twin.name}: {verdicts.get(faulty.twin.name, 'not played')} |"
+            for faulty, row in caught.items()
+        ),
+    ]

@@ -1,0 +1,122 @@
+"""Is anybody accused who is honest? `python -m tests.validation.faulty_mechanisms.false_alarms [--audits 200] [--only
+NAME,...]`.
+
+Every honest mechanism of the catalogue is audited many times, with trials of its own each time; an audit plays some
+scenarios, the next audit others, so that all kinds have their turn. At a confidence of 95 % at
+most 5 % of the audits may call it violated, but for chance: of 200, up to 18 (with probability 0.99 or more if each is
+called with probability 5 %). With `--out` the verdicts are written as they come, and a second call goes on after them.
+
+What trains with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold
+data, compute gradients of stacked trials and answer in records of their own, where black-box trials send model updates.
+Its mechanisms are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same
+mechanisms: central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.audits.black_box.claim_audit import Budget
+from fl_audit.errors import require_number
+from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.studies.study_tools import allowed, end, named, parser_of, table_of
+from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.verdict.verdict import Verdict
+from tests.validation.faulty_mechanisms.honest_twins import HONEST
+
+_SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
+"""Of one audit: the number of audits counts here, not what one of them could find."""
+_KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
+_COLUMNS = ["mechanism", "audit", "verdict"]
+_BY_NAME = {one.name: one for one in HONEST}
+Verdicts = dict[tuple[str, int], str]
+"""By mechanism and number of the audit."""
+
+
+def _audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
+    """Audit an honest mechanism with the trials of a number."""
+    name, number = mechanism_and_number
+    honest, kinds = _BY_NAME[name], _BY_NAME[name].trials
+    only = [kinds[(_KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(_KINDS_AT_ONCE)]
+    result = audit_system(honest.system, honest.claim, budget=_SMALL, seed=_FIRST_SEED + number, include=only)
+    return mechanism_and_number, str(result.verdict)
+
+
+def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
+    """Give the verdicts of audits as they come."""
+    if processes == 1:
+        yield from map(_audit, asked)
+        return
+    # One that dies ends the others with an error, and is not waited for.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_audit, one) for one in asked]):
+            yield done.result()
+
+
+def _read_verdicts(path: Path | None) -> Verdicts:
+    """Return what was written before, if anything was."""
+    if path is None or not path.exists():
+        return {}
+    return {(name, int(number)): verdict for name, number, verdict in pd.read_csv(path)[_COLUMNS].to_numpy()}
+
+
+def _write_verdicts(verdicts: Verdicts, path: Path) -> None:
+    """Write what came of each audit, whole or not at all."""
+    rows = [(name, number, verdict) for (name, number), verdict in sorted(verdicts.items())]
+    with atomic_file(path) as temporary:
+        pd.DataFrame(rows, columns=_COLUMNS).to_csv(temporary, index=False)
+
+
+def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
+    """Return the table of counts of some mechanisms, and the names of those that were accused too often."""
+    columns = ("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
+    table, accused = table_of(columns, words=columns), []
+    for name in names:
+        own = [verdict for (who, _), verdict in verdicts.items() if who == name]
+        violated, most = own.count(Verdict.VIOLATED), allowed(len(own))
+        if own and violated > most:
+            accused.append(name)
+        counts = (len(own), violated, most, own.count(Verdict.CONSISTENT), own.count(Verdict.INCONCLUSIVE))
+        table.add_row(name, *map(str, counts))
+    return table, accused
+
+
+def main() -> None:
+    """Audit, print the counts, and write the verdicts.
+
+    Raises
+    ------
+    InputError
+        If no audit is asked for, or a mechanism is not known.
+    """
+    parser = parser_of(__doc__)
+    parser.add_argument("--audits", type=int, default=200, help="audits of every honest mechanism")
+    parser.add_argument("--only", metavar="NAME,...", help="these mechanisms instead of all")
+    parser.add_argument("--processes", type=int, default=2, help="audits at the same time")
+    parser.add_argument("--out", type=Path, help="where false_alarms.csv is written and read")
+    options = parser.parse_args()
+    for what in ("audits", "processes"):
+        require_number(f"{what} are", getattr(options, what), "whole numbers from 1")
+    names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
+    path = options.out / "false_alarms.csv" if options.out else None
+    verdicts = _read_verdicts(path)
+    missing = [(name, number) for number in range(options.audits) for name in names if (name, number) not in verdicts]
+    console = Console(width=140)
+    with console.status("starting") as status:
+        for which, verdict in _audits(missing, options.processes):
+            verdicts[which] = verdict
+            status.update(f"{len(verdicts)} audits, the last of {which[0]}: {verdict}")
+            if path:
+                _write_verdicts(verdicts, path)
+    table, accused = _counts_table(verdicts, names)
+    console.print(table)
+    end([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
+
+
+if __name__ == "__main__":
+    guarded(main)

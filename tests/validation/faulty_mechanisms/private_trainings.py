@@ -1,0 +1,600 @@
+"""Private trainings with Opacus: two of the shape of public examples, with planted pitfalls, and honest twins.
+
+One has the shape of Opacus' example for MNIST, the other that of Flower's example with Opacus for CIFAR-10: networks
+and records of these sizes, and random numbers in place of the pictures.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from opacus import PrivacyEngine
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from fl_audit.local_training.pitfalls import Pitfall
+
+RECORDS, BATCH, DELTA = 98, 20, 1e-3  # of 97, 98 and 99 records Opacus expects batches of 19
+
+
+class Pictures(Dataset[dict[str, Tensor]]):
+    """Records as dictionaries, as of Hugging Face."""
+
+    def __init__(self, pictures: Tensor, labels: Tensor) -> None:
+        self.pictures, self.labels = pictures, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, place: int) -> dict[str, Tensor]:
+        return {"img": self.pictures[place], "label": self.labels[place]}
+
+
+@dataclass(frozen=True)
+class Example:
+    """One of the two trainings."""
+
+    name: str
+    shape: tuple[int, int, int]  # of a picture
+    is_named: bool  # whether records are dictionaries
+
+    def dataset(self, seed: int = 0, records: int = RECORDS) -> Any:
+        """Return random records.
+
+        Parameters
+        ----------
+        seed, records
+            Of their draws, and how many there are.
+        """
+        source = torch.Generator().manual_seed(seed)
+        labels = torch.randint(10, (records,), generator=source)
+        pictures = torch.randn(records, *self.shape, generator=source)
+        return Pictures(pictures, labels) if self.is_named else TensorDataset(pictures, labels)
+
+    def model(self, *beside: nn.Module) -> nn.Module:
+        """Return a small network, with layers put in before the last one."""
+        convolution = nn.Conv2d(self.shape[0], 4, 8, 4)
+        width = 4 * ((self.shape[1] - 8) // 4 + 1) ** 2
+        return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), *beside, nn.Linear(width, 10))
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """Return the mean loss of a batch.
+
+        Parameters
+        ----------
+        model, batch
+            The network, and records as a loader gives them.
+        """
+        inputs, labels = (batch["img"], batch["label"]) if self.is_named else batch
+        return F.cross_entropy(model(inputs), labels)
+
+    def inputs(self, batch: Any) -> Tensor:
+        """Return the pictures of a batch."""
+        found: Tensor = batch["img"] if self.is_named else batch[0]
+        return found
+
+
+EXAMPLES = (Example("MNIST with Opacus", (1, 28, 28), False), Example("Flower with Opacus", (3, 32, 32), True))
+"""The two trainings."""
+
+Train = Callable[[Example, nn.Module, Any], Any]
+ServerRound = tuple[PrivacyEngine, nn.Module, Any, Any]
+
+
+def made(
+    model: nn.Module, dataset: Any, engine: PrivacyEngine | None = None, batch: int = BATCH, **asked: Any
+) -> ServerRound:
+    """Return an engine with model, optimizer and loader as it makes them.
+
+    Parameters
+    ----------
+    model, dataset
+        What is trained, and on which records.
+    engine, batch, asked
+        The engine, None for a new one; the batch size; and further arguments of `make_private`.
+    """
+    engine = engine or PrivacyEngine(accountant="rdp")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    wanted = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | asked
+    loader = DataLoader(dataset, batch_size=batch, shuffle=True)
+    private, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, **wanted)
+    return engine, private, optimizer, loader
+
+
+def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> float:
+    """Take one private step, and return the loss before it.
+
+    Parameters
+    ----------
+    example, private, optimizer, batch
+        Of which training; and what `make_private` returned, with one batch.
+    """
+    optimizer.zero_grad()
+    loss = example.loss(private, batch)
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return float(loss)
+
+
+def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
+    """Train through an engine as it is meant, and return the mean loss of the last epoch.
+
+    Parameters
+    ----------
+    example, parts, epochs
+        Which training, as `made` returned its parts, and how many epochs.
+    """
+    engine, private, optimizer, loader = parts
+    losses = [0.0]
+    for _ in range(epochs):
+        losses = [step(example, private, optimizer, batch) for batch in loader]
+    engine.get_epsilon(DELTA)
+    return sum(losses) / max(len(losses), 1)
+
+
+def _plain(example: Example, model: nn.Module, dataset: Any, **asked: Any) -> nn.Module:
+    trained(example, made(model, dataset, **asked))
+    return model
+
+
+def _early_epsilon(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    for place, batch in enumerate(loader):
+        step(example, private, optimizer, batch)
+        if place == 1:
+            engine.get_epsilon(DELTA)
+
+
+def _large_delta(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    trained(example, parts)
+    parts[0].get_epsilon(0.05)
+
+
+def _uncounted(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    parts[2].attach_step_hook(lambda _: None)
+    trained(example, parts)
+
+
+def _untaken(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    trained(example, parts)
+    parts[0].accountant.step(noise_multiplier=1.0, sample_rate=0.2)
+
+
+def _wrong_rate(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    parts[2].attach_step_hook(parts[0].accountant.get_optimizer_hook_fn(sample_rate=0.02))
+    trained(example, parts)
+
+
+def _wrong_noise(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    parts[2].attach_step_hook(lambda _: parts[0].accountant.step(noise_multiplier=3.0, sample_rate=0.2))
+    trained(example, parts)
+
+
+def _other_loader(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, _ = made(model, dataset)
+    trained(example, (engine, private, optimizer, DataLoader(dataset, batch_size=BATCH, shuffle=True)))
+
+
+def _fixed_sample(example: Example, model: nn.Module, dataset: Any) -> None:
+    parts = made(model, dataset)
+    parts[3].batch_sampler.generator = torch.Generator().manual_seed(7)
+    trained(example, parts)
+
+
+def _repeated_batch(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    for batch in loader:
+        for _ in range(2):
+            step(example, private, optimizer, batch)
+    engine.get_epsilon(DELTA)
+
+
+def _accumulation(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    for place, batch in enumerate(loader):
+        optimizer.signal_skip_step(place % 2 == 0)
+        step(example, private, optimizer, batch)
+    engine.get_epsilon(DELTA)
+
+
+def _empty_skipped(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset, batch=2)
+    for batch in loader:
+        if len(example.inputs(batch)):
+            step(example, private, optimizer, batch)
+    engine.get_epsilon(DELTA)
+
+
+def _cut_batch(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    for batch in loader:
+        items = batch.items() if isinstance(batch, dict) else enumerate(batch)
+        cut = {name: value[:10] for name, value in items}
+        step(example, private, optimizer, cut if isinstance(batch, dict) else list(cut.values()))
+    engine.get_epsilon(DELTA)
+
+
+def _batch_clipping(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    for batch in loader:
+        optimizer.zero_grad()
+        torch.autograd.backward(example.loss(private, batch))
+        for one in optimizer.params:
+            one.grad_sample = one.grad_sample.mean(dim=0, keepdim=True)
+        optimizer.step()
+    engine.get_epsilon(DELTA)
+
+
+class _BatchMean(nn.Module):
+    """Takes the mean of a batch away."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs - inputs.mean(dim=0, keepdim=True) if len(inputs) else inputs
+
+
+class _RunningMean(nn.Module):
+    """Keeps a mean of what it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+        self.mean: Tensor
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if len(inputs):
+            self.mean.mul_(0.9).add_(0.1 * inputs.detach().mean())
+        return inputs
+
+
+def _batch_norm(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    own = example.model(nn.Unflatten(1, (4, -1)), nn.BatchNorm1d(4, affine=False), nn.Flatten())
+    with torch.no_grad():
+        for mine, given in zip(own.parameters(), model.parameters(), strict=True):
+            mine.copy_(given)
+    private = GradSampleModule(own, strict=False)
+    inner = torch.optim.SGD(own.parameters(), lr=0.1)
+    engine, _, _, loader = made(example.model(), dataset)
+    optimizer = DPOptimizer(inner, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=19)
+    optimizer.attach_step_hook(engine.accountant.get_optimizer_hook_fn(sample_rate=0.2))
+    trained(example, (engine, private, optimizer, loader))
+    return own
+
+
+def _with_layer(layer: Callable[[], nn.Module]) -> Train:
+    def train(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+        own = example.model(layer())
+        with torch.no_grad():
+            for mine, given in zip(own.parameters(), model.parameters(), strict=True):
+                mine.copy_(given)
+        trained(example, made(own, dataset))
+        return own
+
+    return train
+
+
+class _WideClipping(DPOptimizer):
+    """Clips to three times the norm that its noise is for."""
+
+    def clip_and_accumulate(self) -> None:
+        self.max_grad_norm *= 3
+        super().clip_and_accumulate()
+        self.max_grad_norm /= 3
+
+
+class _LayerClipping(DPOptimizer):
+    """Clips every tensor by itself to the norm that its noise is for."""
+
+    def clip_and_accumulate(self) -> None:
+        for one in self.params:
+            grads = one.grad_sample.reshape(len(one.grad_sample), -1)
+            factors = (self.max_grad_norm / (grads.norm(dim=1) + 1e-6)).clamp(max=1.0)
+            one.summed_grad = (factors[:, None] * grads).sum(dim=0).view_as(one)
+
+
+def _noising(draw: Callable[[Tensor, int], Tensor]) -> type[DPOptimizer]:
+    """Return an optimizer that adds noise of its own, drawn by the shape of a tensor and the number of the step."""
+
+    class Own(DPOptimizer):
+        number = 0
+
+        def add_noise(self) -> None:
+            self.number += 1
+            for one in self.params:
+                one.grad = (one.summed_grad + draw(one.summed_grad, self.number)).view_as(one)
+
+    return Own
+
+
+def _with_optimizer(kind: type[DPOptimizer]) -> Train:
+    """Return a training whose optimizer of Opacus is of a class of one's own."""
+
+    def train(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+        engine, private, usual, loader = made(model, dataset)
+        optimizer = kind(
+            usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0,
+            expected_batch_size=usual.expected_batch_size,
+        )  # fmt: skip
+        optimizer.attach_step_hook(usual.step_hook)
+        trained(example, (engine, private, optimizer, loader))
+        return model
+
+    return train
+
+
+def _uniform(like: Tensor, _: int) -> Tensor:
+    return (torch.rand(like.shape) - 0.5) * 12**0.5
+
+
+def _always_same(like: Tensor, _: int) -> Tensor:
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(5))
+
+
+def _seeded(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    torch.manual_seed(42)
+    return _plain(example, model, dataset)
+
+
+def _trained_before(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in DataLoader(dataset, batch_size=BATCH):
+        step(example, model, optimizer, batch)
+    return _plain(example, model, dataset)
+
+
+def _unwrapped(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = made(model, dataset)
+    trained(example, (engine, private, optimizer, loader))
+    for batch in loader:
+        optimizer.zero_grad()
+        torch.autograd.backward(example.loss(private, batch))
+        optimizer.original_optimizer.step()
+    return model
+
+
+def _outside_optimizer(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = made(model, dataset)
+    last = torch.optim.Adam(list(model.parameters())[-2:], lr=0.01)
+    for batch in loader:
+        optimizer.zero_grad()
+        torch.autograd.backward(example.loss(private, batch))
+        last.step()
+        optimizer.step()
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _moved_outside(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = made(model, dataset)
+    for batch in loader:
+        step(example, private, optimizer, batch)
+        with torch.no_grad():
+            next(iter(model.parameters())).add_(0.01 * example.inputs(batch).sum())
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _frozen_moved(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    first = next(iter(model.parameters()))
+    first.requires_grad_(False)
+    engine = PrivacyEngine(accountant="rdp")
+    own = [one for one in model.parameters() if one.requires_grad]
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(own, lr=0.1), data_loader=DataLoader(dataset, batch_size=BATCH),
+        noise_multiplier=1.0, max_grad_norm=1.0,
+    )  # fmt: skip
+    for batch in loader:
+        step(example, private, optimizer, batch)
+        first.add_(0.01 * example.inputs(batch).sum())
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _unknown_tensors(example: Example, model: nn.Module, dataset: Any) -> dict[str, Tensor]:
+    _plain(example, model, dataset)
+    pictures = torch.stack([example.inputs(dataset[place]) for place in range(10)])
+    return {**model.state_dict(), "statistics": pictures.mean(dim=0)}
+
+
+def _chosen_epoch(example: Example, model: nn.Module, dataset: Any) -> dict[str, Tensor]:
+    parts = made(model, dataset)
+    epochs = []
+    for _ in range(5):
+        loss = trained(example, parts)
+        epochs.append((loss, {name: value.clone() for name, value in model.state_dict().items()}))
+    return min(epochs[:-1], key=lambda one: one[0])[1]  # the last one would look like no choice
+
+
+def _private_schedule(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    parts, before = made(model, dataset), float("inf")
+    for _ in range(8):
+        loss = trained(example, parts)
+        if loss > before:
+            break
+        before = loss
+    return model
+
+
+def _private_rate(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    parts = made(model, dataset)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(parts[2].original_optimizer, patience=0)
+    for _ in range(3):
+        scheduler.step(trained(example, parts))
+    return model
+
+
+def _engine_anew(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    for _ in range(2):
+        _plain(example, model, dataset)
+        model = _copied(example, model)
+    return model
+
+
+def _copied(example: Example, model: nn.Module) -> nn.Module:
+    other = example.model()
+    with torch.no_grad():
+        for mine, given in zip(other.parameters(), model.parameters(), strict=True):
+            mine.copy_(given)
+    return other
+
+
+PLANTED: dict[Pitfall, Train] = {
+    Pitfall.EARLY_EPSILON: _early_epsilon,
+    Pitfall.LARGE_DELTA: _large_delta,
+    Pitfall.UNCOUNTED_STEPS: _uncounted,
+    Pitfall.UNTAKEN_STEPS: _untaken,
+    Pitfall.WRONG_RATE: _wrong_rate,
+    Pitfall.WRONG_NOISE_COUNTED: _wrong_noise,
+    Pitfall.NO_POISSON: partial(_plain, poisson_sampling=False),
+    Pitfall.PARTIAL_BATCH: partial(_plain, poisson_sampling=False),
+    Pitfall.OTHER_LOADER: _other_loader,
+    Pitfall.FIXED_SAMPLE: _fixed_sample,
+    Pitfall.REPEATED_BATCH: _repeated_batch,
+    Pitfall.ACCUMULATION: _accumulation,
+    Pitfall.EMPTY_SKIPPED: _empty_skipped,
+    Pitfall.CUT_BATCH: _cut_batch,
+    Pitfall.BATCH_CLIPPING: _batch_clipping,
+    Pitfall.BATCH_NORM: _batch_norm,
+    Pitfall.COUPLED: _with_layer(_BatchMean),
+    Pitfall.BUFFERS: _with_layer(_RunningMean),
+    Pitfall.OVER_NORM: _with_optimizer(_WideClipping),
+    Pitfall.LAYER_CLIPPING: _with_optimizer(_LayerClipping),
+    Pitfall.NO_NOISE: _with_optimizer(_noising(lambda like, _: torch.zeros(like.shape))),
+    Pitfall.SMALL_NOISE: _with_optimizer(_noising(lambda like, _: 0.5 * torch.randn(like.shape))),
+    Pitfall.NOISE_DISTRIBUTION: _with_optimizer(_noising(_uniform)),
+    Pitfall.REPEATED_NOISE: _with_optimizer(_noising(_always_same)),
+    Pitfall.SEEDED_NOISE: _seeded,
+    Pitfall.TRAINED_BEFORE: _trained_before,
+    Pitfall.UNWRAPPED: _unwrapped,
+    Pitfall.OUTSIDE_OPTIMIZER: _outside_optimizer,
+    Pitfall.MOVED_OUTSIDE: _moved_outside,
+    Pitfall.FROZEN_MOVED: _frozen_moved,
+    Pitfall.UNKNOWN_TENSORS: _unknown_tensors,
+    Pitfall.CHOSEN_EPOCH: _chosen_epoch,
+    Pitfall.PRIVATE_SCHEDULE: _private_schedule,
+    Pitfall.PRIVATE_RATE: _private_rate,
+    Pitfall.FRESH_ACCOUNTANT: _engine_anew,
+    Pitfall.CLAIMED_EPSILON: _engine_anew,
+}
+"""Trainings with a pitfall, by its name. Private size is planted by 100 records, of which Opacus expects 20 a batch."""
+
+
+def _with_parts(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, private, optimizer, loader = made(model, dataset)
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=6, optimizer=optimizer) as parts:
+        trained(example, (engine, private, optimizer, parts))
+
+
+def _with_target(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine = PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = engine.make_private_with_epsilon(
+        module=model, optimizer=torch.optim.Adam(model.parameters(), lr=0.01),
+        data_loader=DataLoader(dataset, batch_size=BATCH), target_epsilon=3.0, target_delta=DELTA, epochs=1,
+        max_grad_norm=1.0,
+    )  # fmt: skip
+    trained(example, (engine, private, optimizer, loader))
+
+
+def _with_ghosts(example: Example, model: nn.Module, dataset: Any) -> None:
+    engine, optimizer = PrivacyEngine(accountant="rdp"), torch.optim.SGD(model.parameters(), lr=0.1)
+    private, optimizer, criterion, loader = engine.make_private(
+        module=model, optimizer=optimizer, criterion=nn.CrossEntropyLoss(),
+        data_loader=DataLoader(dataset, batch_size=BATCH), noise_multiplier=1.0, max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+    )  # fmt: skip
+    for batch in loader:
+        optimizer.zero_grad()
+        labels = batch["label"] if example.is_named else batch[1]
+        criterion(private(example.inputs(batch)), labels).backward()
+        optimizer.step()
+    engine.get_epsilon(DELTA)
+
+
+def _with_schedule(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    parts = made(model, dataset)
+    scheduler = torch.optim.lr_scheduler.StepLR(parts[2].original_optimizer, 1, 0.5)
+    for _ in range(2):
+        trained(example, parts)
+        scheduler.step()
+    return model
+
+
+def _with_test_data(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    parts = made(model, dataset)
+    for _ in range(2):
+        trained(example, parts)
+        with torch.no_grad():
+            for batch in DataLoader(example.dataset(99, 60), batch_size=25):
+                example.loss(model, batch)
+    return model
+
+
+def _averaged_aside(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = made(model, dataset)
+    average = [one.detach().clone() for one in model.parameters()]
+    for batch in loader:
+        step(example, private, optimizer, batch)
+        for kept, one in zip(average, model.parameters(), strict=True):
+            kept.mul_(0.9).add_(0.1 * one.detach())
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _frozen(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    next(iter(model.parameters())).requires_grad_(False)
+    own = [one for one in model.parameters() if one.requires_grad]
+    engine = PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(own, lr=0.1), data_loader=DataLoader(dataset, batch_size=BATCH),
+        noise_multiplier=1.0, max_grad_norm=1.0,
+    )  # fmt: skip
+    trained(example, (engine, private, optimizer, loader))
+    return model
+
+
+def _seeded_apart(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
+    torch.manual_seed(42)  # for the shuffling of public data, say
+    torch.seed()
+    return _plain(example, model, dataset)
+
+
+HONEST: dict[str, Train] = {
+    "plain": _plain,
+    "two epochs": lambda example, model, dataset: trained(example, made(model, dataset), 2),
+    "physical batches": _with_parts,
+    "aimed at epsilon": _with_target,
+    "ghost clipping": _with_ghosts,
+    "Opacus' per-layer clipping": lambda example, model, dataset: trained(
+        example, made(model, dataset, clipping="per_layer", max_grad_norm=[0.5] * 4)
+    ),
+    "group normalisation": _with_layer(
+        lambda: nn.Sequential(nn.Unflatten(1, (4, -1)), nn.GroupNorm(2, 4, affine=False), nn.Flatten())
+    ),
+    "dropout": _with_layer(lambda: nn.Dropout(0.3)),
+    "falling learning rate": _with_schedule,
+    "public test data": _with_test_data,
+    "average kept aside": _averaged_aside,
+    "frozen layer": _frozen,
+    "seeded, then not": _seeded_apart,
+    "exact accountant": lambda example, model, dataset: trained(
+        example, made(model, dataset, PrivacyEngine(accountant="prv"))
+    ),
+    "small samples": lambda example, model, dataset: trained(example, made(model, dataset, batch=4)),
+}
+"""Trainings that are what they claim, by what is particular about each."""
+
+
+def planted(example: Example) -> Iterator[tuple[Pitfall, Callable[[nn.Module, Any], Any]]]:
+    """Give every pitfall with the training that has it."""
+    for pitfall, train in PLANTED.items():
+        yield pitfall, partial(train, example)

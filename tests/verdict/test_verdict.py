@@ -1,0 +1,265 @@
+"""Verdicts: an honest federation is not violated, a breach at the limit is found, few trials are inconclusive."""
+
+import math
+
+import numpy as np
+import pytest
+from noise_distributions import draw_measured
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.verdict.family import FAMILY_LEVEL, Missing, TestName
+from fl_audit.verdict.noise_estimate import (
+    breach_ratio,
+    epsilon_limit,
+    epsilon_lower_bound_from_noise,
+    estimate_noise,
+    ratio_interval,
+)
+from fl_audit.verdict.noise_scale import NoiseAlong, SquareSum, record_squares, total_squares
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+from fl_audit.verdict.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
+
+
+def guarantee_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:
+    return derive_guarantee(
+        Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(noise_multiplier, 30), 0.001, 0.5, accountant)
+    )
+
+
+GUARANTEE = guarantee_of(Accountant.GDP, 8.0)
+
+
+def verdict(measured: NoiseMeasurements, guarantee: Guarantee = GUARANTEE) -> Judgement:
+    return judge(measured, guarantee, 0.95)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("runs", [60, pytest.param(200, marks=pytest.mark.long)])
+def test_honest_federations_are_consistent(runs: int) -> None:
+    """Honest runs, each at a level of .001."""
+    rng = np.random.default_rng(1)
+    found = [verdict(draw_measured(rng, 8, 20)).verdict for _ in range(runs)]
+    assert sum(one is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
+    assert set(found) <= {Verdict.VIOLATED, Verdict.CONSISTENT}
+
+
+def test_half_the_noise_is_found_under_an_accountant_with_slack() -> None:
+    guarantee = guarantee_of(Accountant.RDP_CLASSIC, 8.0)
+    result = verdict(draw_measured(np.random.default_rng(2), 20, 30, noise=0.5), guarantee)
+    assert result.verdict is Verdict.VIOLATED
+    scales = {TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR, TestName.NOISE_PLACE}
+    assert scales <= {test.name for test in result.broken}
+    assert not any(test.name.is_about_secret for test in result.broken)
+    assert result.broken[0].measured == pytest.approx(0.5, abs=0.01)
+    assert result.epsilon_lower_bound > guarantee.epsilon
+    assert result.noise.excess is None
+
+
+def test_more_noise_is_consistent_and_says_what_it_costs() -> None:
+    result = verdict(draw_measured(np.random.default_rng(3), 20, 30, noise=1.25))
+    assert result.verdict is Verdict.CONSISTENT
+    excess = result.noise.excess
+    assert excess is not None
+    assert result.noise.low < excess == result.noise.ratio == pytest.approx(1.25, abs=0.01)
+
+
+def test_what_the_result_says() -> None:
+    result = verdict(draw_measured(np.random.default_rng(4), 100, 10))
+    assert (result.verdict, result.level, result.confidence, result.not_offered) == ("consistent", 0.001, 0.95, ())
+    alone = (TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES)
+    assert [test.name for test in result.tests] == [name for name in TestName if name not in alone]
+    assert result.broken == ()
+    assert result.epsilon_lower_bound_at_level < min(result.epsilon_lower_bound, GUARANTEE.epsilon)
+    assert (result.conclusive, result.trials_needed) == (True, 13)
+    assert result.noise.low < result.noise.ratio < result.noise.high
+    assert [name for name, *_ in result.noise.tensors] == ["weight", "bias"]
+
+
+def test_few_trials_are_inconclusive_and_say_how_many_would_do() -> None:
+    result = verdict(draw_measured(np.random.default_rng(5), 1, 30, silent=0.0))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    needed = result.trials_needed
+    assert needed is not None
+    assert not result.conclusive
+    for trials, conclusive in ((needed - 1, False), (needed, True)):
+        limit = epsilon_limit(trials * 30, trials, TestName.NOISE_ALONG_RECORD.level, GUARANTEE)
+        assert (limit.conclusive, limit.trials_needed) == (conclusive, needed)
+        assert (limit.limit_of_detection <= 1.5 * GUARANTEE.epsilon) is conclusive
+
+
+@pytest.mark.long
+def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
+    rng, level = np.random.default_rng(7), TestName.NOISE_ALONG_RECORD.level
+    plain = {"silent": 0.0, "measured_residuals": False}
+    limit = epsilon_limit(600, 20, level, GUARANTEE)
+    ratio = GUARANTEE.mu / gdp_mu(limit.limit_of_detection, 0.001)
+    runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
+    found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
+    assert binom.ppf(1e-4, 400, 0.9) <= found <= binom.ppf(1 - 1e-4, 400, 0.9)
+
+
+def test_a_record_that_changes_nothing_tells_nothing() -> None:
+    result = verdict(draw_measured(np.random.default_rng(8), 5, 5, silent=1.0))
+    assert (result.verdict, result.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
+    assert math.isinf(result.limit_of_detection)
+    assert result.trials_needed is None
+    assert math.isnan(result.noise.along_record)
+
+
+def test_a_guarantee_of_epsilon_zero_is_judged() -> None:
+    guarantee = guarantee_of(Accountant.GDP, 1e6)
+    assert guarantee.epsilon == 0
+    assert (
+        verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), guarantee).verdict is Verdict.CONSISTENT
+    )
+
+
+def test_the_lower_bound_is_as_near_as_published() -> None:
+    """Published for the demo's setting (k = 30, epsilon 1.834 at delta .002): 1.785, 1.811, 1.819 on average."""
+    rng, rounds = np.random.default_rng(10), gaussian_rounds(30**0.5 / gdp_mu(1.834, 0.002), 30)
+    claim = Claim(Adjacency.REPLACE_RECORD, rounds, 0.002, 0.5, Accountant.GDP)
+    for trials, expected in ((100, 1.785), (400, 1.811), (1000, 1.819)):
+        runs = (draw_measured(rng, trials, 30, silent=0.0, measured_residuals=False) for _ in range(100))
+        found = np.array([epsilon_lower_bound_from_noise(run, 0.95, claim) for run in runs])
+        error = found.std() / 10
+        assert abs(found.mean() - expected) < 0.001 + 4 * error
+        assert np.sum(found > 1.834) <= binom.ppf(1 - 1e-4, 100, 0.05)
+
+
+def test_the_interval_of_the_noise_covers() -> None:
+    """Two-sided 90 % interval of 500 chi-squares: binomial bounds at 1e-4."""
+    rng = np.random.default_rng(11)
+    intervals = [ratio_interval(SquareSum(float(4 * rng.chisquare(40)), 40), 0.9) for _ in range(500)]
+    missed = sum(not low <= 2 <= high for low, high in intervals)
+    assert binom.ppf(1e-4, 500, 0.1) <= missed <= binom.ppf(1 - 1e-4, 500, 0.1)
+    with pytest.raises(InputError, match="confidence is 1"):
+        ratio_interval(SquareSum(1.0, 1), 1.0)
+
+
+def _excess(run: NoiseMeasurements) -> float | None:
+    return estimate_noise(0.95, total_squares(run), record_squares(run)).excess
+
+
+def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
+    rng = np.random.default_rng(12)
+    said = [_excess(draw_measured(rng, 5, 10)) for _ in range(200)]
+    assert sum(map(bool, said)) <= binom.ppf(1 - 1e-4, 200, 0.001)
+
+
+SAMPLED = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(1.0, 30, 0.2), 0.001, 0.5, Accountant.PLD)
+
+
+def test_sampled_releases_are_judged_by_their_own_distribution() -> None:
+    """The record's noise of a guarantee of epsilon 3.4, which full participation would keep at 33."""
+    guarantee = derive_guarantee(SAMPLED)
+    result = verdict(draw_measured(np.random.default_rng(13), 60, 30, noise_multiplier=1.0), guarantee)
+    assert result.verdict is Verdict.CONSISTENT
+    assert 0.85 * guarantee.epsilon < result.epsilon_lower_bound < 1.05 * guarantee.epsilon
+    assert guarantee.epsilon < result.limit_of_detection < 1.5 * guarantee.epsilon
+    assert "Who takes part" in result.assumption
+
+
+def test_less_noise_than_claimed_raises_the_bound_of_sampled_releases() -> None:
+    rng = np.random.default_rng(14)
+    runs = (draw_measured(rng, 60, 30, along=noise, noise_multiplier=1.0) for noise in (0.5, 1.0, 2.0))
+    low, claimed, high = (epsilon_lower_bound_from_noise(run, 0.95, SAMPLED) for run in runs)
+    exact = [SAMPLED.with_noise(noise).profile.epsilon(0.001) for noise in (0.5, 1.0, 2.0)]
+    assert [low, claimed, high] == pytest.approx(exact, rel=0.15)
+
+
+def test_scores_that_separate_too_well_violate_a_guarantee_and_others_leave_it_open() -> None:
+    """However many scores there are and however far they separate: without their distribution no breach is known to
+    show.
+    """
+    rng, guarantee = np.random.default_rng(15), guarantee_of(Accountant.GDP, 8.0)
+    for count, mu in ((20, 5.0), (2000, guarantee.mu), (2000, 0.1 * guarantee.mu), (2000, 0.0)):
+        found = judge_scores(rng.standard_normal(count) + mu, rng.standard_normal(count), guarantee, 0.95)
+        assert (found.verdict, found.limit_of_detection) == (Verdict.INCONCLUSIVE, math.inf)
+        assert (found.conclusive, found.trials_needed) == (False, None)
+        assert found.epsilon_lower_bound_at_level <= min(found.epsilon_lower_bound, guarantee.epsilon)
+    leaky = judge_scores(rng.standard_normal(2000) + 6 * guarantee.mu, rng.standard_normal(2000), guarantee, 0.95)
+    assert leaky.verdict is Verdict.VIOLATED
+    assert leaky.epsilon_lower_bound_at_level > guarantee.epsilon
+    assert [test.name for test in leaky.broken] == [TestName.SCORES]
+    none = judge_scores(np.empty(0), rng.standard_normal(9), guarantee, 0.95)
+    assert (none.verdict, none.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
+
+
+def judged_targets(
+    rng: np.random.Generator,
+    guarantee: Guarantee,
+    noise: float,
+    share: float,
+    trials: int,
+    rounds: int = 5,
+    louder: float = 1.0,
+) -> Judgement:
+    """Return the verdict on log-odds of one target a trial whose contribution is a share of the largest one.
+
+    The guarantee is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.
+    """
+    each, is_in = share / 8.0, rng.random(trials) < 0.5
+    draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((trials, rounds))
+    log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
+    along = NoiseAlong(np.sum(draws**2, axis=1), np.full(trials, rounds), is_in)
+    return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, 0.95, along)
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("share", [1.0, 0.05])
+def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(share: float) -> None:
+    """Honest runs at a level of .001; two thirds of the noise at a power of .9; half of it nearly always."""
+    rng, guarantee, runs = np.random.default_rng(16), guarantee_of(Accountant.GDP, 8.0), 400
+    needed = judged_targets(rng, guarantee, 1.0, share, 10).trials_needed
+    assert needed is not None
+    honest = [judged_targets(rng, guarantee, 1.0, share, needed) for _ in range(runs)]
+    assert sum(one.verdict is Verdict.VIOLATED for one in honest) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
+    assert {one.verdict for one in honest} <= {Verdict.VIOLATED, Verdict.CONSISTENT}
+    assert honest[0].limit_of_detection <= 1.5 * guarantee.epsilon
+    few = judged_targets(rng, guarantee, 1.0, share, needed - 2)
+    assert (few.verdict, few.trials_needed) == (Verdict.INCONCLUSIVE, needed)
+    breach = breach_ratio(guarantee)
+    found = [judged_targets(rng, guarantee, breach, share, needed).verdict for _ in range(runs)]
+    assert binom.cdf(sum(one is Verdict.VIOLATED for one in found), runs, 0.9) > 1e-4
+    half = [judged_targets(rng, guarantee, 0.5, share, needed) for _ in range(50)]
+    assert all(one.verdict is Verdict.VIOLATED for one in half)
+    assert half[0].broken[0].name is TestName.NOISE_ALONG_RECORD
+    assert half[0].noise.along_record == pytest.approx(0.5, abs=0.15)
+
+
+def test_noise_that_could_not_be_measured_leaves_log_odds_open() -> None:
+    found = judge_scores(np.zeros(50), np.zeros(50), GUARANTEE, 0.95, noise_along(np.zeros(100), 0))
+    assert (found.verdict, found.trials_needed) == (Verdict.INCONCLUSIVE, None)
+    assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
+
+
+def test_log_odds_of_a_guarantee_of_epsilon_zero_and_of_coins_that_fell_alike_are_judged_by_their_noise() -> None:
+    kept = derive_guarantee(Claim("add-remove-record", gaussian_rounds(15.0, 10), 0.1))
+    assert kept.epsilon == 0
+    rng = np.random.default_rng(17)
+    for noise, expected in ((1.0, Verdict.CONSISTENT), (0.5, Verdict.VIOLATED)):
+        assert judged_targets(rng, kept, noise, 1.0, 200).verdict is expected
+        alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
+        assert alike.verdict is expected
+        assert dict(alike.not_offered)[TestName.SECRET_ALONG_RECORD] is Missing.ONE_SIDE
+
+
+def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlong:
+    return NoiseAlong(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
+
+
+def test_noise_that_is_louder_without_the_target_is_found_by_its_size() -> None:
+    """A ratio of 1.3 in 500 trials of five rounds; nothing is missing, and scores that hardly separate see nothing."""
+    rng, guarantee = np.random.default_rng(18), guarantee_of(Accountant.GDP, 8.0)
+    for _ in range(20):
+        found = judged_targets(rng, guarantee, 1.0, 0.05, 500, louder=1.3)
+        assert [test.name for test in found.broken] == [TestName.SECRET_ALONG_RECORD]
+    assert depends_on_secret(found)
