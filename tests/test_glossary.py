@@ -1,0 +1,108 @@
+"""No retired word of the glossary is a part of a name, and none stands in a sentence.
+
+Names are those of modules, classes, functions, parameters, variables, settings, flags and keys. Sentences are those of
+pages, docstrings, comments and messages.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from typer.main import get_command
+
+from fl_audit.experiments.cli.main import app
+from fl_audit.experiments.runs.config.settings_reference import settings
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+SOURCES = ("fl_audit", "clients", "server", "strategies", "experiments", "tests")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "mkdocs.yml")
+OTHER_WORDS = {
+    "pictures": "images of records and figures of a report are pictures, too",
+    "lead": "leading_first, leading and the like are other words",
+}
+"""Retired words that mean something else in other places, each with its reason."""
+RENAMING = ("tests/test_glossary.py", "tests/validation/equality.py", "tests/validation/test_equality.py")
+"""Files that name what has a retired name in old digests."""
+
+
+def retired() -> list[str]:
+    """Return the words of the table of retired words."""
+    table = GLOSSARY.read_text(encoding="utf-8").split("## Retired words")[1]
+    rows = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
+    return [word for word in rows if word != "retired" and word not in OTHER_WORDS]
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of a name in snake case, camel case or with hyphens, in lower case and without a plural s."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return {part.lower() for part in parts} | {part.lower().removesuffix("s") for part in parts}
+
+
+def sources() -> Iterator[Path]:
+    """Yield the Python files of the package, of the parties beside it and of the tests, each once."""
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            # The parties stand beside the package, and are met there.
+            if (
+                not any(parent.is_symlink() for parent in path.parents)
+                and path.relative_to(ROOT).as_posix() not in RENAMING
+            ):
+                yield path
+
+
+def names_of(path: Path) -> Iterator[str]:
+    """Yield every name that a module, a definition, a parameter, a variable or a key of a literal has."""
+    yield path.stem
+    yield path.parent.name
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Dict(keys=keys):
+                texts = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+                yield from (text for text in texts if re.fullmatch(r"[\w-]+", text))
+
+
+def test_no_retired_word_is_part_of_a_name() -> None:
+    words, found = set(retired()), defaultdict(set)
+    for path in sources():
+        for name in names_of(path):
+            for word in words_of(name).intersection(words):
+                found[word].add(f"{name} in {path.relative_to(ROOT)}")
+    assert {word: sorted(names) for word, names in found.items()} == {}
+
+
+def test_no_retired_word_is_part_of_a_setting_or_flag() -> None:
+    names = {setting.key for setting in settings()}
+    for command in get_command(app).commands.values():  # type: ignore[attr-defined]
+        names |= {flag for parameter in command.params for flag in parameter.opts}
+    assert {name for name in names if words_of(name).intersection(retired())} == set()
+
+
+def sentence_pattern() -> re.Pattern[str]:
+    """Return what finds a retired word in a sentence, in any case and with a plural s."""
+    return re.compile(rf"(?<![A-Za-z])(?:{'|'.join(retired())})s?(?![A-Za-z])", re.IGNORECASE)
+
+
+def test_no_retired_word_stands_in_a_sentence_or_in_the_name_of_a_file() -> None:
+    pages = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".py") and path != GLOSSARY]
+    pattern, found = sentence_pattern(), {}
+    for path in [*sources(), *pages, *(ROOT / page for page in PAGES)]:
+        where = path.relative_to(ROOT).as_posix()
+        if words := {
+            word.lower() for text in (where, path.read_text(encoding="utf-8")) for word in pattern.findall(text)
+        }:
+            found[where] = sorted(words)
+    assert found == {}
+
+
+def test_the_search_for_retired_words_finds_them() -> None:
+    assert "world" in retired()
+    assert words_of("WorldBatch") & {"world"} == words_of("of_worlds") & {"world"} == {"world"}
+    assert "world" not in words_of("worldwide")
+    assert sentence_pattern().findall("Worlds worldwide: a `world_batch` is no game.") == ["Worlds", "world", "game"]
