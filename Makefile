@@ -17,7 +17,7 @@ test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 endef
 
-.PHONY: reference install demo test test-all lint docs clean
+.PHONY: reference install demo test test-all test-campaigns lint docs clean
 
 install: $(FOR_ALL)
 
@@ -38,7 +38,11 @@ test: $(FOR_ALL)
 
 # The same, then long statistics, most starts of Ray, notebooks, and properties with all their examples.
 test-all: test
-	FL_AUDIT_EXAMPLES=all $(PYTEST) -m 'long or hypothesis'
+	FL_AUDIT_EXAMPLES=all $(PYTEST) -m '(long or hypothesis) and not campaign'
+
+# What is studied after a change of its area: statistics over hundreds of runs, and clusters whose parts are killed.
+test-campaigns: $(FOR_ALL)
+	$(BIN)/python -m pytest -m campaign
 
 lint: $(FOR_ALL)
 	$(BIN)/ruff check .

@@ -187,7 +187,7 @@ def _within_time_limit(message: Message, context: Context, call_next: ClientAppC
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
         return call_next(message, context)
-    seconds = message.content.config_records[Record.CONFIG][Key.TIME_LIMIT]
+    seconds = Request(message, context).config[Key.TIME_LIMIT]
     faulthandler.dump_traceback_later(float(str(seconds)), exit=True)
     try:
         return call_next(message, context)

@@ -7,6 +7,7 @@ answer: a client contributes to the last bit what it contributes when it is call
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -210,6 +211,8 @@ def trained_together(request: Request, task: Task, alone: Callable[[], Contribut
         clients = {message: client for message, client in cohort.waiting.items() if client != federation.victim}
         cohort.waiting = {}
         if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
-            found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
-            cohort.made = dict(zip(clients, found, strict=True))
+            # Who of them fails, fails alone, in a call of its own.
+            with suppress(Exception):
+                found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
+                cohort.made = dict(zip(clients, found, strict=True))
     return cohort.made.pop(identity, None) or alone()

@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
+from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
 from fl_audit.federation.contributions import private_steps
@@ -32,6 +33,7 @@ from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.insider_queries import CanaryQueries, InsiderQueries, ScoreQueries, TargetQueries
 from fl_audit.strategies.loss_queries import FederatedLosses, LossQueries
+from fl_audit.strategies.opening import Opening, open_shares
 from fl_audit.strategies.queries import AccountantNotes
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
@@ -216,12 +218,13 @@ def _play_wave(
 
         round_queries = _round_queries(plan, federation, insiders, wave, population, challenger)
         size = federation.model.layout.size
+        opening = _opening(federation, challenger)
         strategy = plan.strategy(
-            public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over
+            public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
         )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
-    found_by = (evaluator, *round_queries, *([] if stopping is None else [stopping]))
+    found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
@@ -240,6 +243,22 @@ def _play_wave(
                 outputs={} if outputs is None else outputs.outputs(batch),
             )
         )
+
+
+def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Opening | None:
+    """Return what keeps the secrets that are opened after the run, where anybody audits a guarantee with them."""
+    public = federation.public
+    if not public.with_insider or public.canaries > 0 or not public.mechanism.adds_noise:
+        return None
+    target = (
+        None
+        if public.plays_membership
+        else federation.victim
+        if public.mechanism.unit is Unit.CLIENT
+        else federation.target
+    )
+    places = tuple(number for number, _ in sampled_places(federation.model.layout))
+    return Opening(public, challenger, target, places)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
@@ -299,7 +318,8 @@ def _round_queries(
         round_queries.append(ScoreQueries(public, insiders, wave))
     elif public.with_insider:
         opened = partial(true_side, federation, challenger)
-        round_queries.append(InsiderQueries(public, insiders, wave, measured_layout(federation), opened))
+        shares = partial(open_shares, federation, challenger) if public.mechanism.clients_add_noise else None
+        round_queries.append(InsiderQueries(public, insiders, wave, measured_layout(federation), opened, shares))
     if plan.federated_losses is not None:
         federated = plan.federated_losses
         round_queries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))

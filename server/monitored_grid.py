@@ -19,9 +19,11 @@ _START_SECONDS = 120.0  # how long the first call of a client may take: its proc
 _MOST_ASKED = 256
 """Most clients that get ready before the first round; on a larger cluster the other processes start in it."""
 _POLL_SECONDS = 0.02
+_LONGEST_WAIT_SECONDS = 0.1
+"""A grid that wakes who waits for replies is asked so often whether the run was interrupted."""
 _UNDER_WAY = 256
-"""Most messages that wait for their replies at once: Flower's runtime looks through all of them again and again. It
-answers no more than 32 at a time."""
+"""Most messages that wait for their replies at once, on a grid that has to be asked for them: Flower's store looks
+through all of them again and again."""
 _GRACE_SECONDS = 5.0
 """How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
 
@@ -45,11 +47,13 @@ class MonitoredGrid(GridAround):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
         unsent, waiting = list(messages), set[str]()
+        wait = getattr(self.grid, "wait_for_replies", None)
+        most = _UNDER_WAY if wait is None else len(unsent)
         replies: list[Message] = []
         last_sign = time.monotonic()
         while unsent or waiting:
-            if unsent and len(waiting) < _UNDER_WAY:
-                room = _UNDER_WAY - len(waiting)
+            if unsent and len(waiting) < most:
+                room = most - len(waiting)
                 waiting.update(self.grid.push_messages(unsent[:room]))
                 del unsent[:room]
             arrived = list(self.grid.pull_messages(waiting))
@@ -61,6 +65,8 @@ class MonitoredGrid(GridAround):
                     break
             elif self.is_interrupted() or time.monotonic() - last_sign > self._patience:
                 break
+            elif waiting and wait is not None:
+                wait(_LONGEST_WAIT_SECONDS)
             elif waiting:
                 time.sleep(_POLL_SECONDS)
         return replies

@@ -72,6 +72,10 @@ class BatchResult:
         if found.canaries:  # decoys follow the canaries
             directions = next(iter(found.canaries.values())).shape[2]
             frames["canaries"] = self._frame(found.canaries, round=rounds, canary=range(directions))
+        if found.opened:
+            frames["opened"] = self._frame(found.opened, round=rounds)
+        if found.tallies:
+            frames["tallies"] = pd.DataFrame(found.tallies)
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:

@@ -39,6 +39,7 @@ from fl_audit.strategies.contributors import (
     receive,
 )
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.opening import Opening
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RoundQueries
 from fl_audit.strategies.replies import Answer, read_replies
 from fl_audit.trials import TrialBatch
@@ -62,6 +63,7 @@ class DPStrategy(Strategy):
     round_queries: Sequence[RoundQueries] = ()  # what parties are asked beside their contributions
     # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
     is_over: Callable[[], bool] = lambda: False
+    opening: Opening | None = None  # keeps what the challenger opens after the run; None keeps nothing
     transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, ContributionCall] = field(init=False, default_factory=dict)
@@ -130,6 +132,9 @@ class DPStrategy(Strategy):
             made = self.transcripts[batch.name].made
             assert made is not None
             self.on_release(batch, made)
+            if self.opening is not None:
+                taking_part = self._calls[batch.name].taking_part
+                self.opening.note(batch, made, taking_part, self.transcripts[batch.name].bits)
         return ArrayRecord({batch.name: models for batch, models in released}), None
 
     def configure_evaluate(
@@ -189,7 +194,7 @@ class DPStrategy(Strategy):
         if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.trials, server_round)
-            bits = read.centred_bits + mechanism.bit_sigma * draws
+            bits, transcript.bits = read.centred_bits + mechanism.bit_sigma * draws, read.centred_bits
             side = replace(side, norms=transcript.norms, bits=bits)
             transcript.norms = mechanism.clipping.moved(transcript.norms, bits / mechanism.denominator + 0.5)
         if mechanism.clients_add_noise:
@@ -234,6 +239,7 @@ class DPStrategy(Strategy):
 
     def _train_messages(self, batch: TrialBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
+        common = self._content(batch, server_round, whole, {})  # of all who are told nothing of their own
         for one in self._calls[batch.name].asked:
             trials, arrays, more = list(batch.trials), whole, dict(one.more)
             if one.rows is not None and len(one.rows) < batch.count:
@@ -243,7 +249,9 @@ class DPStrategy(Strategy):
             if self.public.clients_draw:
                 more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.TRIALS: trials}
             more |= self._membership(one.client, trials)
-            yield self._message(one.client, TRAIN, batch, server_round, arrays, more)
+            is_common = arrays is whole and not more
+            content = common if is_common else self._content(batch, server_round, arrays, more)
+            yield self._sent(one.client, TRAIN, batch, server_round, content)
 
     def _norms(self, batch: TrialBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
@@ -264,10 +272,15 @@ class DPStrategy(Strategy):
     def _message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
+        return self._sent(client, kind, batch, server_round, self._content(batch, server_round, arrays, more))
+
+    def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More) -> RecordDict:
         config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
         config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
+        return RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
+
+    def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
         self._written[Answer(client, kind, batch.name)] = server_round
-        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
         return Message(content, self.roster.nodes[client], kind)
 
 

@@ -114,6 +114,8 @@ class InsiderQueries(ReleaseQueries):
     layout: ResidualsLayout  # what an insider's measurements of the noise stand for
     # Tells which of the sums was released, (trials, rounds), once the last round is over; see `Residuals.opened`.
     true_side: Callable[[TrialBatch], Integers]
+    # Opens shares of the noise beside what was measured; None where clients add none.
+    open_shares: Callable[[TrialBatch, Residuals], ResultColumns] | None = None
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
@@ -140,6 +142,8 @@ class InsiderQueries(ReleaseQueries):
             rounds["clipping_norm"] = used
         final = [one[:, -1] for one in log_odds]
         found = ResultColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
+        if self.open_shares is not None:
+            found |= self.open_shares(batch, residuals)
         return found | self._of_several("log_odds", final)
 
 
@@ -190,15 +194,15 @@ class TargetQueries(ReleaseQueries):
             hides &= self.challenger.membership(batch.trials).is_in
         added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
         added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
+        added |= {"noise_sum": np.where(hides, noise, 0.0), "signal_sum": np.where(hides, signal, 0.0)}
         for name, values in added.items():
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the log-odds of every target after the last round, and mu of all rounds together.
 
-        Also the summed squares of the noise along its contributions, and how many these are: in the reconstruction
-        audit
-         of the candidate that is in alone.
+        Also the sums of the noise along its contributions, of the squares of that and of the contributions' lengths,
+        and how many these are: in the reconstruction audit of the candidate that is in alone.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})

@@ -40,6 +40,9 @@ class BatchProgress:
     optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server optimizer
     norms: Tensor | None = None  # the clipping norms of the next round where they are adaptive, float64 (trials,)
     steps: tuple[Step, ...] = ()  # the newest rounds, as many as an observer may need to weigh the next one
+    # Sum of the centred bits of an adaptive norm in the newest round, before noise, float64 (trials,): a secret of the
+    # challenger's.
+    bits: Tensor | None = None
 
 
 class RoundQueries:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import unpack
@@ -58,8 +58,8 @@ def read_replies(
         who = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
             raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
-        config = reply.content.config_records.get(Record.CONFIG)
-        if config is None or Key.BATCH not in config:
+        config = reply.content.get(Record.CONFIG)  # `config_records` is made anew for everybody who asks
+        if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
             raise FederationError(f"{who} sent a reply that names no batch")
         answer = Answer(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
         if answer in found:
@@ -105,8 +105,8 @@ def read_array(
     FederationError
         If the array is missing, has another shape or type, or holds a value that is not finite.
     """
-    arrays, who = reply.content.array_records.get(Record.ARRAYS), f"round {server_round}: client {client} sent"
-    if arrays is None or key not in arrays:
+    arrays, who = reply.content.get(Record.ARRAYS), f"round {server_round}: client {client} sent"
+    if not isinstance(arrays, ArrayRecord) or key not in arrays:
         raise FederationError(f"{who} no '{key}'")
     try:
         array = unpack(arrays[key])

@@ -81,6 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("ray"))
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
     _leave_most_cases_to_the_long_suite(items)
+    for item in items:
+        if item.get_closest_marker("campaign"):
+            item.add_marker(pytest.mark.long)
 
 
 def _leave_most_cases_to_the_long_suite(items: list[pytest.Item]) -> None:

@@ -169,7 +169,7 @@ def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
     return found
 
 
-@pytest.mark.few_cases(10)
+@pytest.mark.few_cases(7)
 @pytest.mark.parametrize("case", CASES)
 def test_every_way_out_of_a_refusal_leads_out(case: str) -> None:
     write, flags = CASES[case]
@@ -177,6 +177,7 @@ def test_every_way_out_of_a_refusal_leads_out(case: str) -> None:
     assert follow(data, [*label(data, flags), *flags])
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("case", WARNED)
 def test_every_remedy_of_a_warning_is_taken_and_ends_the_warning(case: str) -> None:
     write, flags = WARNED[case]

@@ -118,7 +118,10 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
     summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
     told = summary["empirical_epsilon"]["limit_of_detection"]
     assert planned.limits.limit_of_detection == pytest.approx(told, rel=1e-9)
-    assert planned.limits.conclusive == (summary["verdict"] == "consistent")
+    assert planned.is_conclusive == (summary["verdict"] == "consistent")
+    # The plan takes the record's contributions for as long as the clipping norm, which is the most that they are.
+    assert planned.signal is not None
+    assert planned.signal.times <= 1.01 * summary["signal"]["limit_of_detection"]
 
 
 @pytest.mark.parametrize(

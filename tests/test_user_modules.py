@@ -75,6 +75,7 @@ def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.long
 def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
     program = "from fl_audit.experiments.cli.main import main\nmain()\n"
     # The model is refused after all parties of the federation have been imported, and theirs has been found.

@@ -135,7 +135,25 @@ def _findable(found: "Check") -> str:
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
+        f"{_findable_signal(found)}"
     )
+
+
+def _findable_signal(found: "Check") -> str:
+    """Return how often the record could count unseen, in sentences, to follow others."""
+    if (signal := found.signal) is None:
+        return ""
+    from fl_audit.report.formatting import number_text, plural
+    from fl_audit.verdict.noise_estimate import BREACH
+
+    said = (
+        f". They find a record that counts {number_text(signal.limit, 3)} times, if what it contributes is as long as "
+        "the clipping norm"
+    )
+    if signal.trials_needed is None or signal.conclusive:
+        return said
+    trials = f"{plural(signal.trials_needed, 'trial')} {'finds' if signal.trials_needed == 1 else 'find'}"
+    return f"{said}. {trials} one that counts {BREACH:g} times, so with fewer the verdict is inconclusive"
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:

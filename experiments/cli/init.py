@@ -82,7 +82,9 @@ def init(
         str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
     ] = None,
     delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None,
-    trials: Annotated[int, option("W", "The number of trials.")] = 200,
+    trials: Annotated[
+        int | None, option("W", "The number of trials.  [default: enough to tell whether the claim is kept]")
+    ] = None,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:

@@ -17,9 +17,7 @@ RESAMPLES = 400
 
 
 def resampling(name: str) -> np.random.Generator:
-    """Return the generator of all random draws of one item, resamples and simulated trials: the same for every
-    call.
-    """
+    """Return the generator of all random draws of one item, resamples and simulated trials: the same for every call."""
     return np.random.default_rng(list(name.encode()))
 
 

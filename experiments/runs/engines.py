@@ -10,21 +10,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from fl_audit.device import Device
 from fl_audit.experiments.names import Engine as Engine
 from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
-from fl_audit.experiments.runs.cluster.access import ray_for
+from fl_audit.experiments.runs.cluster.access import ray_for, usable_cores
 from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster.backend import PoolInPlace
+    from fl_audit.experiments.runs.config.run import RunSection
 
 _RUNTIME = "fl_audit.experiments.runs.cluster.backend"
+
+
+def local_calls(run: "RunSection") -> int:
+    """Return how many client calls run at the same time on the local engine: one on each core, if nobody says so.
+
+    On a graphics card calls would wait for each other.
+
+    Parameters
+    ----------
+    run
+        The settings of a run.
+    """
+    if run.device is not Device.CPU:
+        return max(1, run.actors)
+    return run.actors or max(1, usable_cores() // run.threads)
 
 
 def run_on_ray(
@@ -34,7 +51,7 @@ def run_on_ray(
     options: RayOptions,
     interrupted: threading.Event | None = None,
 ) -> None:
-    """Run the app on Flower's simulation runtime; every client call is a call of a Ray actor.
+    """Run the app on Flower's simulation runtime; client calls run in Ray's actors, several of them in one call of Ray.
 
     An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting. No process
     of an embedded Ray outlives this call.
@@ -53,6 +70,8 @@ def run_on_ray(
         What the server raised, or that no Ray can be started here.
     InputError
         If the cluster cannot be joined, or a node of it has another Python or Flower.
+    RuntimeError
+        If Flower's runtime itself fails.
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
@@ -69,26 +88,26 @@ def run_on_ray(
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
             with _interrupt_calls(ending):
                 app = _noticing(server_app, pool)
-                run_simulation(app, client_app, clients, backend_config=options.backend_config())
+                try:
+                    run_simulation(app, client_app, clients, backend_config=options.backend_config())
+                except RuntimeError as error:
+                    if pool.failure is None:
+                        raise
+                    # Flower says no more than that its runtime crashed.
+                    raise pool.failure from error
 
 
 def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
-    """Wrap an app so that its failure ends all calls: Flower's runtime would wait for a client that hangs.
-
-    The app's grid can tell which node holds which partition.
-    """
+    """Wrap an app so that its messages go to the pool, and its failure ends all calls: one may wait for ever."""
     wrapped = ServerApp()
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
         from flwr.superlink.grid import InMemoryGrid
 
-        if isinstance(grid, InMemoryGrid):
-            pool.watch(grid.state)
-            replaced: Any = grid
-            replaced.nodes_in_order = pool.nodes_in_order
+        assert isinstance(grid, InMemoryGrid), "Flower's simulation runtime has its grid in this process"
         try:
-            server_app(grid=grid, context=context)
+            server_app(grid=pool.grid(grid, context), context=context)
         except BaseException:
             pool.end_calls()
             raise

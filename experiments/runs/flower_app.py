@@ -57,6 +57,9 @@ def main(grid: Grid, context: Context) -> None:
 def _carry_out(grid: Grid, context: Context) -> None:
     if isinstance(grid, InMemoryGrid):
         _wait_for_ray()
+        from fl_audit.experiments.runs.cluster.backend import grid_on_pool
+
+        grid = grid_on_pool(grid, context)
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
     plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))

@@ -22,12 +22,14 @@ from fl_audit.errors import InputError, Remedy, expanded_path, require, settings
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.plan import resolve
+from fl_audit.experiments.runs.plan import AuditPlan, resolve
+from fl_audit.experiments.runs.planned import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
+_FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # where nobody says how many
 _MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
@@ -70,7 +72,7 @@ class ConfigRequest:
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
     delta: float | None = None  # delta of the guarantee; None is a tenth of 1 / records, or 1 / users
-    trials: int = 200  # the number of trials
+    trials: int | None = None  # the number of trials; None is as often as tells whether the claim is kept
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
     adjacency: str | None = None  # how neighbours differ; None follows from users and strategy
     strategy: str | None = None  # how clients train; None follows from the adjacency
@@ -173,6 +175,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
     plan = resolve(parse_config(values))
     require_playable(plan)
+    values["audit"]["trials"], told = _trials(wishes, plan)
     if "path" in values["data"]:
         values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
@@ -186,7 +189,20 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
-    return text, [f"read: {source.description}", share, *cautions]
+    return text, [f"read: {source.description}", share, *told, *cautions]
+
+
+def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
+    """Return the number of trials, and a line about it where that was not said."""
+    if wishes.trials is not None:
+        return wishes.trials, []
+    if (needed := trials_that_tell(plan)) is None:
+        return _FEWEST_TRIALS, []
+    trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
+    tells = "enough to tell whether the claim is kept"
+    if trials < needed:
+        tells = f"it takes {needed:,} to tell whether a record counts 1.5 times, fewer for a larger guarantee"
+    return trials, [f"trials: {trials:,}, {tells}"]
 
 
 def data_name(data: str) -> str:
@@ -227,7 +243,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
             **noise,
             "adjacency": adjacency,
         },
-        "audit": {"trials": wishes.trials, "neighbour": "most-dissimilar", "view": "update"},
+        "audit": {"trials": wishes.trials or _FEWEST_TRIALS, "neighbour": "most-dissimilar", "view": "update"},
         "run": {"device": "cpu"},
     }
 

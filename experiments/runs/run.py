@@ -23,7 +23,7 @@ from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import LossSource
 from fl_audit.experiments.runs.disk_usage import require_room
-from fl_audit.experiments.runs.engines import Engine, run_on_ray
+from fl_audit.experiments.runs.engines import Engine, local_calls, run_on_ray
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by, require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -34,7 +34,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import write_json, write_sealed, write_table
 from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.run_tables import RunTables
+from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from fl_audit.server.evaluator import require_evaluable
@@ -200,7 +200,7 @@ def _federate(
         case Engine.LOCAL:
             # Clients are stacked where they have one trial each: where they have many, these are stacked already.
             ahead = read_ahead if settings.trials_per_batch == 1 else None
-            run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
+            run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:
             run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
         case _:
@@ -287,6 +287,8 @@ def finish(
         if "targets" in frames and not plan.public.exactly_one:
             frames["targets"] = with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
+            if label in SECRET_TABLES:  # who took part, and the like, stays with the challenger
+                continue
             with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
     drawn = None

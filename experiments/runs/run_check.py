@@ -3,7 +3,7 @@ take.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from fl_audit.arrays import finite
 from fl_audit.data.catalogue import load_source
@@ -12,12 +12,13 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_usage import Footprint, footprint
 from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.planned import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
-from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.verdict.family import DETECTION_POWER
-from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
+from fl_audit.verdict.noise_estimate import PlannedLimits
+from fl_audit.verdict.signal_limit import SignalLimit
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ class Check:
     limits: PlannedLimits | None  # what the run could find; None where no insider plays or nothing is claimed
     probe: Probe | None  # what it would take; None where that was not asked for
     footprint: Footprint  # what it would leave on disk
+    # How often the record could count without being found, if its contributions are as long as the clipping norm; None
+    # where nothing is asked about it.
+    signal: SignalLimit | None = None
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether the run would be conclusive about the noise and about the signal."""
+        noise = self.limits is not None and self.limits.conclusive
+        return noise and (self.signal is None or self.signal.conclusive)
+
+    @property
+    def trials_that_tell(self) -> int | None:
+        """Number of trials that would be; None where no number is."""
+        needed = [] if self.limits is None else [self.limits.trials_needed]
+        needed += [] if self.signal is None else [self.signal.trials_needed]
+        known = [number for number in needed if number is not None]
+        return max(known) if known and len(known) == len(needed) else None
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
@@ -84,27 +102,16 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
         columns=source.columns,
     )
     tried = probe(plan, engine) if with_probe else None
-    return Check(plan, sizes, cautions, _limits(plan, federation), tried, wanted)
-
-
-def _limits(plan: AuditPlan, federation: LoadedFederation) -> PlannedLimits | None:
-    public, guarantee, mechanism = plan.public, plan.guarantee, plan.public.mechanism
-    if guarantee is None or not public.with_insider:
-        return None
-    if not mechanism.has_exact_llr:
-        return NOTHING_PLANNED
-    # The share of the rounds in which D and D' differ, to an insider's knowledge.
-    match mechanism.participation:
-        case FixedCohort() as cohorts:
-            share = cohorts.participations(public.rounds) / public.rounds
-        case Everybody() | PoissonSampling():
-            share = mechanism.sampling_rate if mechanism.is_sampled and public.threat_model.sees_participation else 1.0
-        case _:
-            assert_never(mechanism.participation)
-    parameters = (
-        federation.model.layout.size if federation.offers_noise_measurement and not public.plays_membership else None
+    has_meter = federation.offers_noise_measurement and not plan.public.plays_membership
+    return Check(
+        plan,
+        sizes,
+        cautions,
+        planned_noise(plan, federation.model.layout.size if has_meter else None),
+        tried,
+        wanted,
+        planned_of_signal(plan),
     )
-    return planned_limits(guarantee, plan.config.audit.trials, public.rounds * share, parameters)
 
 
 def check_json(found: Check) -> dict[str, Any]:
@@ -142,8 +149,9 @@ def check_json(found: Check) -> dict[str, Any]:
             "noise_short_along_record": limits.noise_short,
             "noise_short_in_all": limits.noise_short_in_all,
             "probability": DETECTION_POWER,
-            "conclusive": limits.conclusive,
-            "trials_needed": limits.trials_needed,
+            "signal": None if found.signal is None else found.signal.to_json(),
+            "conclusive": found.is_conclusive,
+            "trials_needed": found.trials_that_tell,
         },
         "estimate": None if found.probe is None else asdict(found.probe),
     }

@@ -11,6 +11,7 @@ from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.cluster.access import usable_cores
+from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run import federation_plan
@@ -25,8 +26,8 @@ _RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
 this program: measured on machines of two cores."""
 _PROCESSES_APART = 2
 """The victim's and the insider's."""
-_SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
-"""Flower's runtime looks for messages and replies ten times a second, and handles each in some milliseconds."""
+_SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
+"""What a round costs on Ray beside the clients' work, and each of its client calls, which share calls of Ray."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     ahead = read_ahead if settings.trials_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()
     with suppress(_EnoughError):
-        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, max(1, settings.actors), ahead)
+        # What clients take on Ray is divided by its processes: here it is told one call after the other.
+        calls = local_calls(settings) if engine is Engine.LOCAL else 1
+        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)
     # Where others use the machine too, all that is reckoned from processor seconds lasts as much longer.
     slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
     first = watch.rounds[0] - watch.begun
@@ -125,7 +128,7 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             calls = batches * public.rounds * (clients + public.insiders * public.with_insider)
             processes = min(settings.actors or cores, clients) + _PROCESSES_APART
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
-            waiting = _SECONDS_OF_A_LOOK * public.rounds * waves + _SECONDS_OF_A_CALL * calls
+            waiting = _SECONDS_OF_A_ROUND * public.rounds * waves + _SECONDS_OF_A_CALL * calls
             return start + alone / min(cores, clients) + waiting
         case _:
             assert_never(engine)

@@ -48,6 +48,7 @@ class Federation:
     view: View  # what clients see of a round
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
+    tf32: bool = False  # whether a graphics card rounds factors to ten bits
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )

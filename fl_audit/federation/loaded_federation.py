@@ -15,7 +15,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import with_values
 from fl_audit.data.partition import FEWEST_POPULATION, users_of
 from fl_audit.data.records import Records, with_crafted
-from fl_audit.device import require_device
+from fl_audit.device import settle_device
 from fl_audit.federation.examples import Examples, model_for
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
@@ -350,7 +350,7 @@ def load_federation(public: Federation) -> LoadedFederation:
 
     Raises `InputError` if data or model cannot be used.
     """
-    require_device(public.device)
+    settle_device(public.device, public.tf32)
     if public in _BROUGHT:
         return _BROUGHT[public]
     source = load_source(public.data)

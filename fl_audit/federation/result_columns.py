@@ -24,12 +24,16 @@ class ResultColumns:
     targets: Table = field(default_factory=dict)  # of shape (trials, targets), in the membership audit
     # Of shape (trials, rounds, directions), in the canary audit: canaries first, then decoys.
     canaries: Table = field(default_factory=dict)
+    opened: Table = field(default_factory=dict)  # what the challenger opens of every round, (trials, rounds)
+    tallies: Table = field(default_factory=dict)  # counts that it opens, a row each, see `belief.opened`
 
     def __or__(self, other: "ResultColumns") -> "ResultColumns":
-        """Return the columns of both; of those that both name, the other's."""
-        tables = [entry.name for entry in fields(ResultColumns) if entry.name != "insider_clients"]
+        """Return the columns of both; of those that both name, the other's. Tallies of both stand below each other."""
+        tables = [entry.name for entry in fields(ResultColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
-        return ResultColumns(**joined, insider_clients=self.insider_clients or other.insider_clients)
+        both = [one for one in (self.tallies, other.tallies) if one]
+        tallies = {name: np.concatenate([one[name] for one in both]) for name in both[0]} if both else {}
+        return ResultColumns(**joined, insider_clients=self.insider_clients or other.insider_clients, tallies=tallies)
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:

@@ -16,6 +16,7 @@ ROUND_COLUMNS = ("trial", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("trial", "round", "test_accuracy")
 NORM_COLUMN = "clipping_norm"  # column of the table of rounds where the clipping norm is adaptive
 INSIDER_COLUMNS = ("trial", "insider")
+SECRET_TABLES = ("opened", "tallies")  # tables that nobody but the challenger has
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class RunTables:
     # One row a trial, round and canary, decoys after the canaries, in the canary audit: is_in, part (how much of the
     # canary the score holds if it is in), score. None elsewhere.
     canaries: pd.DataFrame | None = None
+    # One row a trial and round, and one row a count: what the challenger opened, see `belief.opened`. None where
+    # nothing was opened, or the tables were read without the challenger's directory.
+    opened: pd.DataFrame | None = None
+    tallies: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         needed = {"trials": TRIAL_COLUMNS, "rounds": ROUND_COLUMNS, "releases": RELEASE_COLUMNS}

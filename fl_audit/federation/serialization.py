@@ -7,10 +7,10 @@ machine that takes part needs neither the data nor the modules of the user, and 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
+from fl_audit.array_packing import copy_to_tensor
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.device import require_device
+from fl_audit.device import settle_device
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
@@ -35,8 +35,9 @@ class SentExamples:
 
     def arrived(self, public: Federation) -> Examples:
         """Return the examples again."""
-        features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
-        user = None if self.user is None else torch.from_numpy(self.user).to(public.device)
+        # They may have come in memory of others, which nobody may write to.
+        features, labels = (copy_to_tensor(one).to(public.device) for one in (self.features, self.labels))
+        user = None if self.user is None else copy_to_tensor(self.user).to(public.device)
         return Examples(features, labels, user)
 
 
@@ -58,7 +59,7 @@ class SentFederation:
     def __call__(self) -> None:
         """Have this process play the federation, without data but those that came with it."""
         public = Federation.from_json(self.public)
-        require_device(public.device)
+        settle_device(public.device, public.tf32)
         register_federation(
             LoadedFederation(
                 public=public,
@@ -87,7 +88,9 @@ class SentShard:
     def __call__(self) -> None:
         """Let the federation in this process have it."""
         federation = load_federation(Federation.from_json(self.public))
-        federation.receive(self.client, self.shard.arrived(federation.public), self.raw)
+        federation.receive(
+            self.client, self.shard.arrived(federation.public), None if self.raw is None else self.raw.copy()
+        )
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:

@@ -15,6 +15,7 @@ import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,7 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
     return drawn
 
 
+@lru_cache(maxsize=256)
 def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
     """Return the epsilon that Opacus' accountant names after equal steps.
 

@@ -20,21 +20,23 @@ DETECTION_POWER = 0.9
 
 
 class TestName(StrEnum):
-    """What a test looks at, with its share of `FAMILY_LEVEL`, which is all of it where no other test can be made.
+    """What a test looks at, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
 
-    All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
-    after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
-    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the membership audit, CANDIDATES beside NOISE_ALONG_RECORD
-    in that of reconstruction, and CANARIES alone in the canary audit.
+    So a new test is one line, and takes a little from each. Most ask whether the noise is the claimed one, and
+    SENSITIVITY whether it hides enough. The SIGNAL_ and DRIFT_ tests ask whether the released sum is: whether the
+    target contributes once, and nothing else differs. The SECRET_ tests and DISTINGUISHER ask whether anything but the
+    sums tells D from D'. From TARGET_TURNS on it is asked what was opened. The last three have no weight. SCORES and
+    CANDIDATES have what the tests of `BESIDE_SCORES`, their neighbours in the federations of membership and
+    reconstruction, leave of the level, and CANARIES stands alone in the canary audit.
     """
 
     __test__ = False  # it is no test of pytest's
 
-    share: float
+    weight: float
 
-    def __new__(cls, name: str, share: float = 1.0) -> "TestName":  # noqa: D102
+    def __new__(cls, name: str, weight: float = 0.0) -> "TestName":  # noqa: D102
         member = str.__new__(cls, name)
-        member._value_, member.share = name, share
+        member._value_, member.weight = name, weight
         return member
 
     NOISE_TOTAL = "noise-total", 0.05
@@ -46,6 +48,11 @@ class TestName(StrEnum):
     TAILS = "tails", 0.03
     SUPPORT = "support", 0.03
     SHAPE_ALONG_RECORD = "shape-along-record", 0.03
+    NOISE_TRIAL = "noise-along-record-trial", 0.03
+    SIGNAL = "signal", 0.25  # it decides how often the record may count without being found
+    SIGNAL_ROUND = "signal-round", 0.03
+    SIGNAL_TRIAL = "signal-trial", 0.06
+    DRIFT_PLACE = "drift-place", 0.03
     DRIFT_ALONG_RECORD = "drift-along-record", 0.05
     DRIFT_ALONG_GRADIENTS = "drift-along-gradients", 0.05
     REPEATED_NOISE = "repeated-noise", 0.03
@@ -63,9 +70,37 @@ class TestName(StrEnum):
     SECRET_PLACE = "secret-place", 0.02
     SECRET_ALONG_RECORD = "secret-along-record", 0.03
     DISTINGUISHER = "distinguisher", 0.02
-    SCORES = "scores", 0.72  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the membership audit
-    CANDIDATES = "candidates", 0.72  # likewise in the reconstruction audit
+    # The noise, looked at in more ways.
+    EVEN_SIZES = "even-sizes", 0.03
+    CARRIED_SIZES = "carried-sizes", 0.02
+    NOISE_PART = "noise-part", 0.02
+    NOISE_ALONG_GRADIENTS = "noise-along-gradients", 0.02
+    COPIED_SIZES = "copied-sizes", 0.03
+    SECRET_COORDINATES = "secret-coordinates", 0.03
+    # What the challenger opens: who took part, shares of the noise, quantile bits, and steps that are not random.
+    TARGET_TURNS = "target-turns", 0.02
+    UNIT_TURNS = "unit-turns", 0.02
+    SAMPLE_SIZES = "sample-sizes", 0.02
+    EVEN_TURNS = "even-turns", 0.02
+    SHARED_SAMPLES = "shared-samples", 0.02
+    SHARE_PAIRS = "share-pairs", 0.02
+    BIT_NOISE = "bit-noise", 0.03
+    EXACT_STEPS = "exact-steps", 0.01  # it raises no false alarm
+    SECRET_LAST_BITS = "secret-last-bits", 0.02
+    SCORES = "scores"
+    CANDIDATES = "candidates"
     CANARIES = "canaries"
+
+    @property
+    def share(self) -> float:
+        """Its share of `FAMILY_LEVEL`."""
+        match self:
+            case TestName.CANARIES:
+                return 1.0
+            case TestName.SCORES | TestName.CANDIDATES:
+                return 1.0 - math.fsum(test.share for test in BESIDE_SCORES)
+            case _:
+                return self.weight / math.fsum(test.weight for test in TestName)
 
     @property
     def level(self) -> float:
@@ -76,6 +111,20 @@ class TestName(StrEnum):
     def is_about_secret(self) -> bool:
         """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
         return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
+
+
+OF_OPENED = (
+    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
+    TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS,
+)  # fmt: skip
+"""The tests of what the challenger opens beside the noise of the sum: they need no likelihood ratio."""
+ALONG_TARGETS = (
+    TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
+    TestName.SECRET_ALONG_RECORD,
+)  # fmt: skip
+"""The tests that are made of the noise along targets, in the federations of membership and of reconstruction too."""
+BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
+"""The tests that can stand beside scores and guesses, of which no likelihood ratio is known."""
 
 
 def of_looks(looks: int, p_value: float) -> float:
@@ -151,6 +200,11 @@ class Missing(StrEnum):
     SCORES_ALONE = "scores-alone"
     CANDIDATES_ALONE = "candidates-alone"
     TARGETS_ALONE = "targets-alone"
+    NOT_OPENED = "not-opened"
+    NOT_SAMPLED = "not-sampled"
+    NO_SHARES = "no-shares"
+    UNOPENED_SHARES = "unopened-shares"
+    NO_BITS = "no-bits"
 
 
 class NotOffered(Exception):

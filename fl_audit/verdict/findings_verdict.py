@@ -10,7 +10,7 @@ from typing import Any
 from fl_audit.arrays import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.verdict.family import TestName
+from fl_audit.verdict.family import OF_OPENED, TestName
 from fl_audit.verdict.noise_estimate import NoiseEstimate
 from fl_audit.verdict.verdict import Judgement, Verdict
 
@@ -21,8 +21,8 @@ class VerdictFinding:
 
     verdict: Verdict  # the verdict
     judgement: Judgement | None  # what it rests on; None where there was nothing to judge
-    # How long the trials that would find a breach of 1.5 times the guarantee take at the speed of this run; None where
-    # its speed was not noted or no number of trials would do.
+    # How long the trials take that would be conclusive about noise and signal, at the speed of this run; None where its
+    # speed was not noted or no number of trials would do.
     seconds_needed: float | None = None
     claimed: float = math.inf  # the claimed epsilon; infinite where nothing was claimed
     # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
@@ -40,7 +40,9 @@ class VerdictFinding:
     @property
     def judges_scores(self) -> bool:
         """Whether nothing but scores of no known distribution was judged: nothing says which breach they would show."""
-        return self.judgement is not None and [test.name for test in self.judgement.tests] == [TestName.SCORES]
+        return self.judgement is not None and [
+            test.name for test in self.judgement.tests if test.name not in OF_OPENED
+        ] == [TestName.SCORES]
 
     @property
     def names_candidates(self) -> bool:
@@ -59,8 +61,9 @@ class VerdictFinding:
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `verdict`."""
-        return {"verdict": str(self.verdict)}
+        """Return the entries `verdict` and `signal`, which is None where nothing was asked about it."""
+        signal = None if self.judgement is None else self.judgement.signal
+        return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
@@ -75,7 +78,7 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement |
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     if (found := judge(run)) is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
-    speed, trials, needed = run.timing.trials_per_second, found.trials_needed, None
+    speed, trials, needed = run.timing.trials_per_second, found.trials_that_tell, None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}

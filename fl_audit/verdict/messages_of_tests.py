@@ -10,15 +10,10 @@ from typing import Any
 from fl_audit.arrays import finite
 from fl_audit.report.formatting import UnitWords, capital, number_text, one_in, percent, times
 from fl_audit.verdict.family import OF_NOISE, Missing, TestName, TestResult, leading_first
+from fl_audit.verdict.remedies import BLIND, CLIPPED, LESS, NEIGHBOURS, NORMAL, PRECISE, REUSE, SCALE
 from fl_audit.verdict.verdict import Judgement
-
-_SCALE = "Compare the noise's real standard deviation with noise multiplier times sensitivity, and see whether "
-_NEIGHBOURS = f"{_SCALE}the sensitivity is that of two training sets that differ as the guarantee says."
-_REUSE = "See where the noise comes from: every round, trial and tensor needs draws of its own, from a fresh state."
-_NORMAL = "See how the noise is drawn: it must be normal, neither cut off nor replaced by another distribution."
-_PRECISE = "Draw and add the noise in float32 or more, and round nothing before it is added."
-_BLIND = "Look for what reads the data before it sets the scale of the noise: the noise may not depend on them."
-_CLIPPED = "See whether every contribution is clipped, and what the sum is divided by."
+from fl_audit.verdict.words_of_opened import MORE_WORDS
+from fl_audit.verdict.words_of_signal import SIGNAL_WORDS
 
 
 @dataclass(frozen=True)
@@ -35,64 +30,63 @@ class TestMessages:
     remedy: str  # where to look for the cause
 
 
-_LESS = "noise {limit:percent} below the guarantee"
 TEST_WORDS: dict[TestName, TestMessages] = {
     TestName.NOISE_TOTAL: TestMessages(
         "noise where it does not hide the {one}",
         "There is less noise than was claimed",
         "{measured:times} times the claimed noise over all parameters",
-        "the claimed noise or more", _LESS, _NEIGHBOURS,
+        "the claimed noise or more", LESS, NEIGHBOURS,
     ),
     TestName.NOISE_ALONG_RECORD: TestMessages(
         "noise where it hides the {one}",
         "There is less noise than was claimed, just where it has to hide the {one}",
         "{measured:times} times the claimed noise where it hides the {one}",
-        "the claimed noise or more", _LESS, _NEIGHBOURS,
+        "the claimed noise or more", LESS, NEIGHBOURS,
     ),
     TestName.NOISE_TENSOR: TestMessages(
         "noise on each parameter tensor",
         "A part of the model gets less noise than was claimed",
         "{measured:times} times the claimed noise on the tensor '{place}'",
         "the claimed noise on each of {places:count} tensors",
-        f"{_LESS} on the tensor that shows it least, {{best_limit:percent}} on the one that shows it best",
-        f"{_SCALE}every tensor of the model gets it.",
+        f"{LESS} on the tensor that shows it least, {{best_limit:percent}} on the one that shows it best",
+        f"{SCALE}every tensor of the model gets it.",
     ),
     TestName.NOISE_PLACE: TestMessages(
         "noise on single coordinates and classes of them",
         "A few coordinates of the model get less noise than was claimed",
         "{measured:times} times the claimed noise at {place}",
         "the claimed noise at each of {places:count} places",
-        f"{_LESS} at any one of them, {{best_limit:percent}} at the best",
-        f"{_SCALE}every coordinate of the model gets it.",
+        f"{LESS} at any one of them, {{best_limit:percent}} at the best",
+        f"{SCALE}every coordinate of the model gets it.",
     ),
     TestName.NOISE_ROUND: TestMessages(
         "noise in single rounds",
         "A round has less noise than was claimed",
         "{measured:times} times the claimed noise in {place}",
         "the claimed noise in every round of every trial",
-        f"{_LESS} in any round of any trial, {{best_limit:percent}} in a round of all trials",
-        f"{_SCALE}every round gets it.",
+        f"{LESS} in any round of any trial, {{best_limit:percent}} in a round of all trials",
+        f"{SCALE}every round gets it.",
     ),
     TestName.SHAPE: TestMessages(
         "shape of the noise",
         "The noise is not normal, as was claimed",
         "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
         "the normal distribution",
-        "a distribution {limit:percent} off the normal one over all parameters", _NORMAL,
+        "a distribution {limit:percent} off the normal one over all parameters", NORMAL,
     ),
     TestName.TAILS: TestMessages(
         "tails of the noise",
         "The noise has other tails than the normal noise that was claimed",
         "{measured:percent} of the noise beyond {deviations:number} standard deviations",
         "{claimed:percent}",
-        "{limit:percent} more or less than that", _NORMAL,
+        "{limit:percent} more or less than that", NORMAL,
     ),
     TestName.SUPPORT: TestMessages(
         "largest noise",
         "The noise never leaves a range that normal noise leaves, or leaves it too far",
         "a largest noise of {measured:number} standard deviations among {values:count}",
         "about {claimed:number}",
-        "noise that is cut off anywhere below {limit:number} standard deviations", _NORMAL,
+        "noise that is cut off anywhere below {limit:number} standard deviations", NORMAL,
     ),
     TestName.SHAPE_ALONG_RECORD: TestMessages(
         "shape of the noise where it hides the {one}",
@@ -100,7 +94,7 @@ TEST_WORDS: dict[TestName, TestMessages] = {
         "a distribution that is {measured:percent} off the normal one at its worst, {beyond:percent} beyond 3 standard "
         "deviations and a largest of {largest:number}",
         "the normal distribution",
-        "a distribution {limit:percent} off the normal one", _NORMAL,
+        "a distribution {limit:percent} off the normal one", NORMAL,
     ),
     TestName.DRIFT_ALONG_RECORD: TestMessages(
         "shift where it hides the {one}",
@@ -115,77 +109,77 @@ TEST_WORDS: dict[TestName, TestMessages] = {
         "The released sums are not made as was claimed: clipping or scaling differs",
         "noise along {others} with a mean of {measured:signed} claimed standard deviations",
         "a mean of 0",
-        "a mean of {limit:number} standard deviations in every round", _CLIPPED,
+        "a mean of {limit:number} standard deviations in every round", CLIPPED,
     ),
     TestName.REPEATED_NOISE: TestMessages(
         "the same noise used twice",
         "The same noise was used more than once",
         "a largest cosine of {measured:number} among {pairs:count} pairs of noise vectors, between {place}",
         "independent noise, which hardly ever passes {claimed:number}",
-        "noise that was used twice, also where it is altered up to a cosine of {limit:number}", _REUSE,
+        "noise that was used twice, also where it is altered up to a cosine of {limit:number}", REUSE,
     ),
     TestName.EQUAL_VALUES: TestMessages(
         "equal values of the noise",
         "Noise was copied from one place of the run to another",
         "{measured:count} pairs of noise values that agree to {close:number} standard deviations",
         "about {claimed:count}",
-        "copies that make up {limit:percent} of the noise looked at", _REUSE,
+        "copies that make up {limit:percent} of the noise looked at", REUSE,
     ),
     TestName.COPIED_PLACES: TestMessages(
         "copies between coordinates",
         "Coordinates of the model share noise that should be independent",
         "a largest correlation of {measured:number}, between {place}",
         "no correlation between {places:count} coordinates",
-        "two coordinates with a correlation of {limit:number}", _REUSE,
+        "two coordinates with a correlation of {limit:number}", REUSE,
     ),
     TestName.JOINT_PLACES: TestMessages(
         "dependence between coordinates",
         "The coordinates of the noise depend on each other",
         "a correlation of {measured:number} between coordinates, on average over {pairs:count} pairs",
         "{claimed:number}, as independent noise has by chance",
-        "a correlation of {limit:number} between all coordinates", _REUSE,
+        "a correlation of {limit:number} between all coordinates", REUSE,
     ),
     TestName.SHIFTED_COPIES: TestMessages(
         "copies at a shift",
         "Noise comes back later, or beside its place",
         "a correlation of {measured:signed} with itself shifted by {place}",
         "no correlation at any of {shifts:count} shifts",
-        "a correlation of {limit:number} at any shift", _REUSE,
+        "a correlation of {limit:number} at any shift", REUSE,
     ),
     TestName.SHARED_OVER_TRIALS: TestMessages(
         "noise that trials have in common",
         "Repetitions of the training share noise that should be independent",
         "sums over trials with {measured:times} times the variance of independent noise",
         "the variance of independent noise",
-        "noise in common to all trials that makes up {limit:percent} of the variance", _REUSE,
+        "noise in common to all trials that makes up {limit:percent} of the variance", REUSE,
     ),
     TestName.SHARED_OVER_ROUNDS: TestMessages(
         "noise that rounds have in common",
         "The rounds share noise that should be independent",
         "sums over rounds with {measured:times} times the variance of independent noise",
         "the variance of independent noise",
-        "noise in common to all rounds that makes up {limit:percent} of the variance", _REUSE,
+        "noise in common to all rounds that makes up {limit:percent} of the variance", REUSE,
     ),
     TestName.SERIAL_CORRELATION: TestMessages(
         "dependence of consecutive rounds",
         "The noise of one round tells something of the next",
         "a correlation of {measured:signed} between the noise of rounds in a row",
         "no correlation",
-        "a correlation of {limit:number} between rounds in a row", _REUSE,
+        "a correlation of {limit:number} between rounds in a row", REUSE,
     ),
     TestName.LOW_BITS: TestMessages(
         "low bits of the noise",
         "The noise has too few digits to hide what lies below them",
         "low bits of the {place} with an agreement of {measured:percent}, where 100 % is all alike",
         "an agreement of 0 %, as the low bits of continuous noise have but for chance",
-        "noise with 11 significant bits in {limit:percent} of the coordinates looked at", _PRECISE,
+        "noise with 11 significant bits in {limit:percent} of the coordinates looked at", PRECISE,
     ),
     TestName.GRID: TestMessages(
         "grid of the noise",
         "The noise lies on a grid, between whose points nothing is hidden",
         "noise that lies to {measured:percent} on a grid of {step:number} standard deviations {place}",
         "noise on no grid",
-        "noise of which {limit:percent} lies on any grid from {finest:number} standard deviations up", _PRECISE,
+        "noise of which {limit:percent} lies on any grid from {finest:number} standard deviations up", PRECISE,
     ),
     TestName.SENSITIVITY: TestMessages(
         "sensitivities within the claim",
@@ -200,28 +194,28 @@ TEST_WORDS: dict[TestName, TestMessages] = {
         "The noise depends on the secret: its size alone tells the two data sets apart",
         "{measured:times} times as much noise {there} as {not_there}",
         "the same noise with either",
-        "noise {limit:percent} larger with one than with the other", _BLIND,
+        "noise {limit:percent} larger with one than with the other", BLIND,
     ),
     TestName.SECRET_PLACE: TestMessages(
         "noise {there} against noise {not_there}, part by part",
         "The noise of a part of the model depends on the secret",
         "{measured:times} times as much noise {there} as {not_there} on {place}",
         "the same noise with either on each of {places:count} parts",
-        "noise {limit:percent} larger with one than with the other", _BLIND,
+        "noise {limit:percent} larger with one than with the other", BLIND,
     ),
     TestName.SECRET_ALONG_RECORD: TestMessages(
         "noise where it hides the {one}, {there} against {not_there}",
         "The noise depends on the secret, just where it has to hide the {one}",
         "{measured:times} times as much noise {there} as {not_there}, just where it has to hide the {one}",
         "the same noise with either",
-        "noise {limit:percent} larger with one than with the other", _BLIND,
+        "noise {limit:percent} larger with one than with the other", BLIND,
     ),
     TestName.DISTINGUISHER: TestMessages(
         "rule learned to tell the two data sets apart",
         "The noise depends on the secret: a rule learned on some trials tells others apart",
         "a learned rule that ranks {measured:percent} of pairs of unseen trials rightly",
         "{claimed:percent}, as guessing does",
-        "a rule that ranks {limit:percent} rightly", _BLIND,
+        "a rule that ranks {limit:percent} rightly", BLIND,
     ),
     TestName.SCORES: TestMessages(
         "epsilon that the insider's scores certify",
@@ -247,6 +241,7 @@ TEST_WORDS: dict[TestName, TestMessages] = {
         "noise that leaves an epsilon of {limit:number}",
         "Look at the noise that is really added in a round, and at what accountants carry from round to round.",
     ),
+    **{name: TestMessages(*parts) for name, parts in (SIGNAL_WORDS | MORE_WORDS).items()},
 }  # fmt: skip
 """The words of every test."""
 
@@ -266,6 +261,11 @@ MISSING_WORDS = {
     Missing.SCORES_ALONE: "What the insider sees has no distribution that it could weigh exactly: its scores "
     "alone are judged.",
     Missing.TARGETS_ALONE: "Of many targets the log-odds alone are kept, and in each trial the noise along one target.",
+    Missing.NOT_OPENED: "Nothing was kept that could be opened, or the challenger's directory was not read.",
+    Missing.NOT_SAMPLED: "Everybody takes part in every round, or a public order says who does.",
+    Missing.NO_SHARES: "No client adds a share of the noise.",
+    Missing.UNOPENED_SHARES: "The clients' shares of the noise were not opened.",
+    Missing.NO_BITS: "The clipping norm is fixed: there are no quantile bits.",
     Missing.CANDIDATES_ALONE: "Which of many candidates was in is guessed here: how often that is right is judged.",
 }
 """Why a test has nothing to say about a run."""
@@ -306,6 +306,8 @@ class ToldTest:
         names |= {
             "place": _PLACES.get(test.place, test.place),
             "at_place": f", on '{test.place}'" if test.place else "",
+            "with_place": f" ({test.place})" if test.place else "",
+            "at_epsilon": _consequence(test),
         }
         limit = {} if math.isfinite(test.limit) else {"limit": "" if math.isnan(test.limit) else "nothing"}
         templates = vars(TEST_WORDS[test.name]) | limit
@@ -343,6 +345,14 @@ class ToldTest:
         found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
         said = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
         return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
+
+
+def _consequence(test: TestResult) -> str:
+    """Return what broken sampling comes to, where the claim says it."""
+    if "epsilon" not in test.more:
+        return ""
+    real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))
+    return f": epsilon is {real} then, where {claimed} is claimed with Poisson amplification"
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:

@@ -26,13 +26,7 @@ ASSUMPTION = (
 )
 """What the lower bound on epsilon rests on."""
 
-# A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow
-# with the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never
-# exaggerated, and more noise than was claimed is not credited in full.
-SAMPLING_ASSUMPTION = (
-    "Who takes part is drawn as was claimed. Where it is secret, the scores of the noise show a little less of a "
-    "departure from the claimed noise than there is, in either direction."
-)
+SAMPLING_ASSUMPTION = "Who takes part is drawn as was claimed."
 """What it rests on besides where units are sampled."""
 
 BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed epsilon would have been found
@@ -195,8 +189,6 @@ class EpsilonLimit:
 def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonLimit:
     """Return the limit of detection of the test along the record's direction, as an epsilon.
 
-    Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
-
     Parameters
     ----------
     count, trials
@@ -227,7 +219,7 @@ NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
 
 
 def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedLimits:
-    """Return what a run finds whose insider has the exact likelihood ratio.
+    """Return what a run finds of the noise whose insider has the exact likelihood ratio.
 
     Parameters
     ----------

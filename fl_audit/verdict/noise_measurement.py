@@ -13,6 +13,7 @@ Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigm
   tensor. Sums of different tensors are slightly dependent;
 * `projections` / sigma are independent N(0, 1), over directions, rounds and trials;
 * `gradient` / sigma is N(0, 1), independent over rounds and trials;
+* the noise in `signal` of the true side is N(0, 1) along either direction, independent over rounds and trials;
 * `low_bits` of the true side has mean 0 and variance `low_bits_count` / 2;
 * `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials, and `strides` of it chi-square
   with as many degrees of freedom as the class has coordinates.
@@ -97,6 +98,7 @@ class NoiseMeasurer:
             "freedom": freedom,
             "projections": self._projections(residual, difference, along, inverse),
             "gradient": _along_shared(seen.shared, residual, difference, along, inverse),
+            "signal": self._signal(seen, along, sigma, distance),
             "grain": _grain(seen, numbers) / sigma,
             "low_bits": low_bits,
             "low_bits_count": counted,
@@ -105,6 +107,24 @@ class NoiseMeasurer:
         }
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
         return Residuals(self.layout.names, places, self.layout.size, **arrays)
+
+    def _signal(self, seen: Comparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
+        """Return `Residuals.signal` of every side, (trials, sides, kinds); given are <e, u> and ||f(D) - f(D')||."""
+        # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
+        towards = _dot(seen.residual, seen.present)
+        squares = [_dot(part, part) for part in (seen.present, seen.absent)]
+        inner = (squares[0] + squares[1] - distance.square()) / 2
+        found = []
+        for number, square in enumerate(squares):
+            of_difference = along + (number - 0.5) * distance
+            of_own = (towards - number * along * distance + (inner - square) / 2) / square.sqrt()
+            found.append([of_difference, torch.where(square > 0, of_own, math.nan), square.sqrt()])
+        if self.with_neither:
+            middle = along + (squares[0] - squares[1]) / (2 * distance)
+            found.append([middle, torch.full_like(along, math.nan), torch.zeros_like(along)])
+        sides = torch.stack([torch.stack(side, dim=1) for side in found], dim=1)
+        sides[:, :, 0] = torch.where(distance.unsqueeze(1) > 0, sides[:, :, 0], math.nan)
+        return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
         """Return the release less the sum of each side at some coordinates."""

@@ -59,6 +59,14 @@ class NoiseAlong:
     squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
     freedom: Integers  # in how many rounds there is something that it hides, (trials,)
     members: Flags  # which trials hold what is in question, (trials,)
+    # Sums over those rounds of the noise over the claimed deviation, and of the lengths of the contribution over it, 0
+    # where it is not in, (trials,); None where they were not measured.
+    sums: Floats | None = None
+    lengths: Floats | None = None
+    # Of every target the noise in all trials that hold it, N(0, 1) if the claim holds, (targets,); None of one alone.
+    of_targets: Floats | None = None
+    # The most that the claim lets a target contribute to a round, over the noise; None as `NoiseMeasurements` says.
+    claimed_length: float | None = None
 
     @property
     def total(self) -> SquareSum:

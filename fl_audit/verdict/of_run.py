@@ -1,16 +1,20 @@
 """What the tables of a finished run hold for the tests of the verdict."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from fl_audit.arrays import Integers
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.verdict.noise_scale import NoiseAlong
+from fl_audit.verdict.opened import OPENED_COLUMNS, Opened, last_bits_of, samples_of, shares_of
 from fl_audit.verdict.residuals import Residuals
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
-_TARGET_NOISE = ("noise_squares", "noise_rounds")
+_TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
@@ -19,17 +23,80 @@ def measured_in(run: FinishedRun) -> NoiseMeasurements:
 
 
 def _measured(run: FinishedRun) -> NoiseMeasurements:
-    residuals, facts = run.tables.residuals, run.facts
+    table, facts = run.tables.residuals, run.facts
+    residuals = None if table is None else Residuals.of_table(table)
     return NoiseMeasurements(
         members=run.bits,
         increments=run.increments,
         sensitivity=run.by_trial("local_sensitivity"),
         sigma=run.by_trial("sigma"),
         noise_multiplier=facts.federation.mechanism.round_multiplier(facts.federation.threat_model),
-        residuals=None if residuals is None else Residuals.of_table(residuals),
-        scores=run.scores,
+        residuals=residuals,
+        scores=_scores(run, residuals),
         largest_mu=facts.mu if math.isfinite(facts.mu) else None,
+        claimed_length=claimed_length(facts.federation),
+        opened=opened_in(run),
     )
+
+
+def claimed_length(federation: Federation) -> float | None:
+    """Return the most that the claim lets a target contribute to a round, over the noise.
+
+    It is the clipping norm over the noise; None where the noise is scaled to the difference of D and D'.
+    """
+    mechanism = federation.mechanism
+    if mechanism.scaling is NoiseScaling.LOCAL:
+        return None
+    return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / mechanism.round_multiplier(federation.threat_model)
+
+
+def opened_in(run: FinishedRun) -> Opened:
+    """Return what the challenger opened after a run, beside the secret bits; it is worked out once."""
+    return run.once(_opened)
+
+
+def _opened(run: FinishedRun) -> Opened:
+    federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
+    claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
+    has_shares = (
+        federation.mechanism.clients_add_noise
+        and federation.mechanism.has_exact_llr
+        and not federation.plays_membership
+    )
+    mechanism = Opened(
+        run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
+    )
+    if opened is None or tallies is None or opened.empty:
+        return mechanism
+    rows = opened.sort_values(["trial", "round"])
+    grid = {name: rows[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in OPENED_COLUMNS}
+    sides = None if federation.plays_membership else last_bits_of(tallies)
+    return replace(
+        mechanism,
+        is_kept=True,
+        samples=samples_of(
+            rows, tallies, run.trials, federation.mechanism.sampling_rate, not federation.plays_membership
+        )
+        if mechanism.is_sampled
+        else None,
+        shares=shares_of(tallies) if has_shares else None,
+        bits=grid["bit_noise"] if mechanism.is_adaptive else None,
+        wrong_steps=grid["wrong_steps"],
+        wrong_norms=grid["wrong_norms"] if mechanism.is_adaptive else None,
+        last_bits=sides,
+        odd=None if sides is None else grid["odd"],
+    )
+
+
+def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
+    """Return the noise along the target, where increments do not tell it, (trials, rounds).
+
+    Where the target takes part in secret the opened samples tell whether it did, so that nothing is left but the noise.
+    """
+    if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
+        return run.scores
+    opened = residuals.signal[..., 0, 0]
+    return run.scores if np.isnan(opened).all() else np.asarray(opened)
 
 
 def noise_along(run: FinishedRun, chosen: Integers) -> NoiseAlong | None:
@@ -47,5 +114,21 @@ def noise_along(run: FinishedRun, chosen: Integers) -> NoiseAlong | None:
         return None
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(run.trials, -1)
     at = np.arange(run.trials), chosen
-    squares, rounds = (table[name].to_numpy().reshape(run.trials, -1)[at] for name in _TARGET_NOISE)
-    return NoiseAlong(squares, rounds.astype(np.int64), is_in[at])
+    every = {name: table[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in _TARGET_NOISE}
+    squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
+    inside = is_in[at]
+    many = (
+        None
+        if run.facts.federation.exactly_one
+        else _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"])
+    )
+    lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.facts.federation)
+    return NoiseAlong(squares, rounds.astype(np.int64), inside, sums, lengths, many, claimed_length=claimed)
+
+
+def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
+    """Return the drift along each target over all trials that have it, standard normal; None of fewer than two."""
+    held = is_in & (rounds > 0)
+    counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
+    of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])
+    return None if of_targets.size < 2 else of_targets

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 """What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
 
+SIGNAL_KINDS = ("difference", "contribution", "length")
+"""The noise along the difference of D and D', and along what the side itself contributes, with the length of that."""
+
 STRIDES = 31
 """Number of classes of coordinates whose squares are added up: every coordinate, or every n-th, modulo this."""
 
-_BY_SIDE = ("low_bits", "low_bits_count", "strides", "sample")
+_BY_SIDE = ("signal", "low_bits", "low_bits_count", "strides", "sample")
 _COUNTED = ("total_freedom", "freedom", "low_bits_count")
 _SINGLE_PRECISION = ("projections", "strides", "sample")
 _SUMS = ("total", "squares", *_COUNTED)
@@ -71,6 +74,7 @@ class ResidualsLayout:
             "squares": self.tensors,
             "freedom": self.tensors,
             "projections": tuple(f"{index:02d}" for index in range(self.directions)),
+            "signal": SIGNAL_KINDS,
             "low_bits": LOW_BITS_KINDS,
             "low_bits_count": LOW_BITS_KINDS,
             "strides": tuple(f"{index:02d}:{self.parameters}" for index in range(STRIDES)),
@@ -128,6 +132,10 @@ class Residuals:
     # over sigma, float64 (...,): finer structure of the noise is lost in rounding. Infinite where releases were
     # recovered from models.
     grain: Floats
+    # The release less the sum of each side, over sigma, along the unit vectors of `SIGNAL_KINDS`, NaN where there is no
+    # such direction; and the length of what the side contributes over sigma, 0 where that is nothing. Float64 (...,
+    # sides, kinds).
+    signal: Floats
     # Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not offered.
     low_bits: Floats
     low_bits_count: Integers  # coordinates in that sum, int64 (..., sides, kinds)
@@ -161,7 +169,7 @@ class Residuals:
         projections and its sample are NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
-        for name in (*_WITHOUT_SIDES, "strides", "sample"):
+        for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
             values = getattr(self, name)
             kept = ~blurred.reshape(-1, *[1] * (values.ndim - 1))
             found[name] = values * kept if name in _SUMS else np.where(kept, values, np.nan)

@@ -18,7 +18,8 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.verdict.family import Missing, NotOffered, TestName, TestResult, only_if
-from fl_audit.verdict.innovations import innovations
+from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
+from fl_audit.verdict.opened import Opened
 from fl_audit.verdict.residuals import Residuals
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some trials are
@@ -54,6 +55,10 @@ class NoiseMeasurements:
     # finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where noise
     # is correlated over rounds, or a unit takes part in some of them only.
     largest_mu: float | None = None
+    # The most that the claim lets the target contribute to a round, over the noise; None where that differs, as under
+    # noise that is scaled to the difference of D and D': there the target's own contribution stands for it.
+    claimed_length: float | None = None
+    opened: Opened | None = None  # what the challenger opened beside the bits; None where nobody kept it
 
     def __post_init__(self) -> None:
         shape = self.increments.shape
@@ -78,7 +83,9 @@ class NoiseMeasurements:
             require(bool(np.isfinite(values).all()), f"{name} are not all finite: accepted are finite numbers")
         for name, values in unknown.items():
             require(not bool(np.isinf(values).any()), f"{name} hold infinity: accepted are finite numbers, or NaN")
-        for name, number in {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}.items():
+        given = {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}
+        given["claimed length"] = self.claimed_length
+        for name, number in given.items():
             if number is not None:
                 require_number(f"{name} is", number, "positive finite numbers")
 
@@ -103,6 +110,53 @@ class NoiseMeasurements:
     def used_innovations(self) -> Floats:
         """All innovations that there are, in one row."""
         return self.innovations[~np.isnan(self.innovations)]
+
+    @property
+    def _opened(self) -> Floats | None:
+        """Noise along the difference and along the target's contribution, and its length; None if not measured."""
+        seen = self.residuals
+        return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
+
+    @cached_property
+    def own_length(self) -> Floats:
+        """The length of what the target contributes over the claimed noise, (trials, rounds); 0 where it is nothing.
+
+        Where it was not measured it is half of the difference of D and D', as if both sides held one half of that.
+        """
+        if self._opened is None:
+            found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
+        else:
+            found = np.where(np.isnan(self._opened[..., 1]), 0.0, self._opened[..., 2])
+        return np.where(found < SMALLEST_SIGNAL, 0.0, found)
+
+    @cached_property
+    def own_noise(self) -> Floats:
+        """The noise along what the target contributes over the claimed noise, (trials, rounds); NaN where nothing."""
+        towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
+        along = towards if self._opened is None else self._opened[..., 1]
+        return np.where(self.own_length > 0, along, np.nan)
+
+    @property
+    def target_noise(self) -> Floats:
+        """The same, and along the difference of D and D' where the target contributes nothing."""
+        return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
+
+    @cached_property
+    def excess(self) -> Floats:
+        """The noise beside the record's direction over the claim where it is evidently above, else 1, (trials, rounds).
+
+        It is looked for in single rounds of single trials, in trials, in rounds, and in the whole run.
+        """
+        found: Floats = np.ones(self.increments.shape)
+        if self.residuals is None or not self.residuals.total_freedom.any():
+            return found
+        freedom = self.residuals.total_freedom.astype(np.float64)
+        squares = np.maximum(0.0, self.residuals.total) / self.sigma**2
+        for axes in ((), (1,), (0,), (0, 1)):
+            sums, counts = ((of / by).sum(axis=axes, keepdims=True) for of, by in ((squares, found**2), (freedom, 1.0)))
+            louder = (counts > 0) & (chdtrc(np.maximum(counts, 1), sums) < EVIDENT / sums.size)
+            found = found * np.where(louder, np.sqrt(sums / np.maximum(counts, 1)), 1.0)
+        return found
 
     @property
     def noise(self) -> Residuals:
@@ -204,9 +258,29 @@ def _studentized(values: Floats) -> Floats:
 
 
 Test = Callable[[NoiseMeasurements], TestResult]
+OpenedTest = Callable[[Opened], TestResult]
 
 TESTS: dict[TestName, Test] = {}
 """The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
+
+
+OPENED_TESTS: dict[TestName, OpenedTest] = {}
+"""Those of them that look at what was opened alone."""
+
+
+def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
+    """Return what declares a function to be a test of what was opened; it may raise `NotOffered`."""
+
+    def declared(test: OpenedTest) -> OpenedTest:
+        def of_measured(measured: NoiseMeasurements) -> TestResult:
+            if measured.opened is None:
+                raise NotOffered(Missing.NOT_OPENED)
+            return test(measured.opened)
+
+        OPENED_TESTS[name], TESTS[name] = test, of_measured
+        return test
+
+    return declared
 
 
 def of_family(name: TestName) -> Callable[[Test], Test]:

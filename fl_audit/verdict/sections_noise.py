@@ -19,7 +19,7 @@ from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
 from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest
 from fl_audit.verdict.noise_estimate import NoiseEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
-from fl_audit.verdict.verdict import Judgement, depends_on_secret
+from fl_audit.verdict.verdict import Judgement, depends_on_secret, has_open_shares
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
@@ -114,6 +114,8 @@ def excess_text(found: Judgement) -> str:
         return ""
     if depends_on_secret(found):
         return "That is no harmless surplus, for its size depends on the secret."
+    if not has_open_shares(found):
+        return "That is no harmless surplus unless the clients' shares of the noise are independent of each other."
     less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the guarantee too"
     return f"More than was claimed breaks no guarantee; it gives accuracy away, for {less}."
 

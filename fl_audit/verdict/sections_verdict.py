@@ -15,6 +15,8 @@ from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestRes
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
+from fl_audit.verdict.scope import questions_text
+from fl_audit.verdict.signal_limit import RARE_SHARE, RARE_TIMES, SignalLimit
 from fl_audit.verdict.verdict import Judgement, Verdict
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
@@ -82,7 +84,17 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
             f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
             "to hide it could not be tested. The other tests found no breach."
         )
+    if found.conclusive and found.signal is not None:
+        return (
+            f"Too few trials to tell whether the {words.one} counts once: {_counted(found.signal.limit)} what the "
+            "clipping norm allows could have passed, and nothing was found."
+        )
     return "Too few trials to tell: only a gross breach could have been found, and none was."
+
+
+def _counted(number: float) -> str:
+    """Return a number of times that a target counts, in words."""
+    return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
@@ -100,13 +112,17 @@ def trials_needed_text(numbers: VerdictFinding) -> str:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
     if numbers.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
-    if found is None or found.trials_needed is None:
+    if found is None or found.trials_that_tell is None:
         return "No number of trials would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", {formatting.duration(numbers.seconds_needed)} here,"
-    trials = plural(found.trials_needed, "trial")
-    if numbers.claimed > 0:
-        return f"{trials}{time} would find {_BREACH_OF_SIZE}."
-    return f"{trials}{time} would find it if only two thirds of the noise were there."
+    trials = plural(found.trials_that_tell, "trial")
+    breach = _BREACH_OF_SIZE if numbers.claimed > 0 else "it if only two thirds of the noise were there"
+    if found.signal is None:
+        return f"{trials}{time} would find {breach}."
+    counted = f"a target that counts {BREACH:g} times"
+    if found.conclusive:
+        return f"{trials}{time} would find {counted}."
+    return f"{trials}{time} would find {breach}, and {counted}."
 
 
 def _limits(contents: RunContents) -> str:
@@ -116,10 +132,12 @@ def _limits(contents: RunContents) -> str:
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
     if at_unit is None:
         return ""
+    signal = verdict_of(contents).judged.signal
+    counted = "" if signal is None else f", and a {unit} that counts {_counted(signal.times)}"
     if anywhere is None:
-        return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it."
+        return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it{counted}."
     just = f"{at_unit} just where it hides the {unit}"
-    return f"Had {anywhere} of the noise been missing we would have found it, or {just}."
+    return f"Had {anywhere} of the noise been missing we would have found it, or {just}{counted}."
 
 
 def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
@@ -196,7 +214,8 @@ def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
         return f"{why} {seen}, is no test of a guarantee."
     seen = _detection_text(found, guarantee, formatting.unit_words(facts.relation))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    return f"{covers} {seen}{smaller}"
+    asked = "" if numbers.judges_canaries else f" {questions_text(found, formatting.unit_words(facts.relation))}"
+    return f"{covers} {seen}{smaller}{asked}"
 
 
 def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -223,10 +242,32 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
         f"{guarantee.epsilon:.3g} is claimed."
     )
     trials = plural(found.trials_needed, "trial")
-    other = "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
+    other = _signal_text(found.signal, guarantee, unit)
+    other += "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
     if found.conclusive:
         return f"{said} {trials} would be enough to find {_BREACH_OF_SIZE}. {other}"
     return f"{said} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
+
+
+def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
+    """Return how often the target could have counted unseen, always and in few trainings, in sentences and a space."""
+    if signal is None:
+        return ""
+    if signal.trials_needed is None:
+        return f"How often the {unit.one} counts could not be tested: it contributed hardly anything. "
+    said = (
+        f"A {unit.one} as long as the clipping norm that counts {_counted(signal.limit)} in every round, and is to "
+        f"count once, would have been found with probability {DETECTION_POWER:g}; this one, by what it contributes, "
+        f"from {_counted(signal.times)} on. "
+    )
+    if not signal.conclusive:
+        said += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
+    few = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
+    trials = "no number of trials" if signal.rare_trials is None else plural(signal.rare_trials, "trial")
+    return (
+        f"{said}One that counts {few} is found from {trials} on; delta {guarantee.delta:g} lets a guarantee fail in "
+        f"{percent(guarantee.delta)} of them at most. "
+    )
 
 
 def _finding_of(test: TestResult) -> str:
@@ -250,10 +291,31 @@ def _tables(numbers: VerdictFinding, contents: RunContents) -> list[Table]:
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
-    tables = [covers, Table(f"{title}{_alarms(found, contents.facts)}", columns, rows)]
+    tables = [
+        covers,
+        *_signal_tables(found.signal, words),
+        Table(f"{title}{_alarms(found, contents.facts)}", columns, rows),
+    ]
     if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
+
+
+def _signal_tables(signal: SignalLimit | None, unit: UnitWords) -> list[Table]:
+    """Return how often the target counts by what was measured, and how often it would have to count to be found."""
+    if signal is None or signal.trials_needed is None:
+        return []
+    rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
+    rows = (
+        ("Times that it counts, by what was measured", signal.counted),
+        (f"Times that would have been found, with probability {DETECTION_POWER:g}", signal.times),
+        ("The same of one as long as the clipping norm", signal.limit),
+        (f"Trials that find one of that length that counts {BREACH:g} times", signal.trials_needed),
+        (rare, signal.rare_trials),
+        ("Times that it counts in those trainings", RARE_TIMES),
+        ("Share of those trainings", RARE_SHARE),
+    )
+    return [Table(f"How often the {unit.one} counts in the released sums", ("What", "Value"), rows)]
 
 
 def verdict_section(
@@ -279,5 +341,5 @@ def verdict_section(
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
+        keys=("verdict", "signal", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
     )  # fmt: skip

@@ -15,8 +15,9 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.noise_magnitudes import magnitude_scores
 from fl_audit.verdict.residuals import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -64,7 +65,9 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
 
 def direction_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise along the record and along the gradients; empty where neither is known.
+    """Return the features of the noise along the record and the gradients, and of quantile bits and last bits.
+
+    Empty where none of them is known.
 
     Unknown rounds, whose number may tell D from D', are filled with draws of the distribution of the others.
     """
@@ -72,6 +75,9 @@ def direction_features(measured: NoiseMeasurements) -> Features:
     directions = {"along the record": measured.innovations}
     if measured.residuals is not None:
         directions["along the gradients"] = measured.residuals.gradient / measured.sigma
+    if measured.opened is not None:
+        beside = {"of the quantile bits": measured.opened.bits, "of the last bits": measured.opened.odd}
+        directions |= {name: values for name, values in beside.items() if values is not None}
     features: Features = {}
     for number, (name, values) in enumerate(directions.items()):
         if (unknown := np.isnan(values)).all():
@@ -171,10 +177,22 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
         count = math.sqrt(left[0].size)
         features["correlation of neighbouring coordinates"] = np.einsum("wrs,wrs->w", left, right) / count
         features["equal signs of neighbouring coordinates"] = (np.sign(left) * np.sign(right)).sum(axis=(1, 2)) / count
+    features |= _magnitude_features(values, first)
     features |= _pair_features(values, "rounds") | _pair_features(values.swapaxes(1, 2), "coordinates")
     if close <= _LARGEST_CLOSE:
         ranked = np.sort(np.abs(values).reshape(len(values), -1), axis=1)
         features["equal values"] = np.sqrt(np.count_nonzero(np.diff(ranked, axis=1) < close, axis=1) + 0.375)
+    return features
+
+
+def _magnitude_features(values: Floats, first: Integers) -> Features:
+    """Return how magnitudes of neighbouring coordinates (first ones given), and of consecutive rounds, go together."""
+    scores, features = magnitude_scores(values), Features()
+    pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
+    if values.shape[1] > 1:
+        pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
+    for name, (one, other) in pairs.items():
+        features[f"correlation of magnitudes of {name}"] = np.einsum("wij,wij->w", one, other) / math.sqrt(one[0].size)
     return features
 
 

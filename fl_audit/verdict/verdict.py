@@ -16,11 +16,25 @@ from fl_audit.arrays import Floats
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
-from fl_audit.verdict import distinguisher, noise_copies, noise_moments, noise_scale, noise_shape
+from fl_audit.verdict import (
+    distinguisher,
+    drift_places,
+    noise_copies,
+    noise_magnitudes,
+    noise_moments,
+    noise_scale,
+    noise_shape,
+    noise_sizes,
+    participation,
+    released,
+    signal,
+)
 from fl_audit.verdict import noise_estimate as estimates
-from fl_audit.verdict.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
+from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED, Missing, NotOffered, TestName, TestResult
 from fl_audit.verdict.noise_scale import NoiseAlong
-from fl_audit.verdict.run_measurements import TESTS, NoiseMeasurements, Test
+from fl_audit.verdict.opened import Opened
+from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
+from fl_audit.verdict.signal_limit import SignalLimit
 
 
 class Verdict(StrEnum):
@@ -58,6 +72,8 @@ class Judgement:
     # never differed, and where nothing is known of it, as of scores alone.
     trials_needed: int | None = None
     conclusive: bool = False  # whether these trials are enough for that
+    # The same of the signal: how often the target could count unseen. None where nothing is asked about it.
+    signal: SignalLimit | None = None
 
     @property
     def level(self) -> float:
@@ -72,7 +88,14 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """What became of the guarantee."""
-        return verdict_on(bool(self.broken), self.conclusive)
+        return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
+
+    @property
+    def trials_that_tell(self) -> int | None:
+        """Number of trials that are conclusive about the noise and about the signal; None where no number is."""
+        needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
+        known = [number for number in needed if number is not None]
+        return max(known) if len(known) == len(needed) else None
 
     @property
     def level_of_limit(self) -> float:
@@ -80,7 +103,9 @@ class Judgement:
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
 
-_MODULES = (distinguisher, noise_copies, noise_moments, noise_scale, noise_shape)  # they declare the tests
+# They declare the tests.
+_MODULES = (distinguisher, drift_places, noise_copies, noise_moments, noise_scale, noise_shape, signal)
+_MORE_MODULES = (noise_magnitudes, noise_sizes, participation, released)
 
 FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
 """The tests by name, in the order of their declaration."""
@@ -89,6 +114,17 @@ FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name i
 def depends_on_secret(found: Judgement) -> bool:
     """Return whether the noise was found to depend on the secret: then noise above the guarantee is not harmless."""
     return any(test.name.is_about_secret for test in found.broken)
+
+
+def has_open_shares(found: Judgement) -> bool:
+    """Return whether nothing speaks against shares of the noise that are independent of each other.
+
+    Shares that are copies of each other add up to more noise than was claimed, which hides less. So noise above the
+    guarantee is a harmless surplus only where shares were opened and found independent, or where clients add none.
+    """
+    name = TestName.SHARE_PAIRS
+    is_unopened = (name, Missing.UNOPENED_SHARES) in found.not_offered
+    return not is_unopened and not any(test.name is name for test in found.broken)
 
 
 _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]
@@ -143,6 +179,7 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
         str(name),
         estimates.assumption_of(claim),
         **vars(estimates.epsilon_limit(count, measured.trials, name.level, guarantee)),
+        signal=signal.limit_of_run(measured),
     )
 
 
@@ -195,8 +232,8 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     """Return what one test and the noise along what is in question say together.
 
     The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise all is
-    consistent where so little noise that epsilon is 1.5 times the claimed one would have been found, and inconclusive
-    where not.
+    consistent where so little noise that epsilon is 1.5 times the claimed one would have been found, and a target that
+    counts 1.5 times, and inconclusive where not.
 
     Parameters
     ----------
@@ -207,18 +244,47 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     if noise is None:
         return alone
     if noise.total.freedom == 0:
-        return replace(alone, not_offered=tuple((name, Missing.NO_DIFFERENCE) for name in FAMILY))
-    along = noise_scale.least_of(TestName.NOISE_ALONG_RECORD, noise.total, Missing.NO_DIFFERENCE)
-    secret, missing = _offered({TestName.SECRET_ALONG_RECORD: partial(noise_scale.secret_along, noise)})
-    tests, reasons = (along, *secret, *alone.tests), dict(missing)
+        return replace(alone, not_offered=tuple((name, Missing.NO_DIFFERENCE) for name in FAMILY), signal=SignalLimit())
+    of_noise: dict[TestName, Callable[[], TestResult]] = {
+        TestName.NOISE_ALONG_RECORD: partial(
+            noise_scale.least_of, TestName.NOISE_ALONG_RECORD, noise.total, Missing.NO_DIFFERENCE
+        ),
+        TestName.NOISE_TRIAL: partial(signal.noise_trial_of, noise),
+        TestName.SIGNAL: lambda: signal.signal_of(signal.drift_along(noise)),
+        TestName.SIGNAL_TRIAL: partial(signal.signal_trial_of, noise),
+        TestName.SECRET_ALONG_RECORD: partial(noise_scale.secret_along, noise),
+    }
+    made, missing = _offered(of_noise)
+    tests, reasons = (*made, *alone.tests), dict(missing)
     names = {test.name for test in tests}
     return replace(
         alone,
         tests=tests,
         not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in names),
         noise=estimates.estimate_noise(alone.confidence, along=noise.total),
-        **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, along.level, guarantee)),
+        **vars(
+            estimates.epsilon_limit(
+                noise.total.freedom, noise.members.size, TestName.NOISE_ALONG_RECORD.level, guarantee
+            )
+        ),
+        signal=signal.limit_along(noise),
     )
+
+
+def judged_with_opened(found: Judgement, opened: Opened | None) -> Judgement:
+    """Return a judgement beside the tests of what the challenger opened, which need no likelihood ratio.
+
+    Parameters
+    ----------
+    found, opened
+        What is judged of scores or guesses, which leaves these tests their share of the level; and what was opened,
+        None where nothing was.
+    """
+    if opened is None or not opened.is_kept:
+        return found
+    tests, missing = _offered({name: partial(OPENED_TESTS[name], opened) for name in OF_OPENED})
+    left = tuple((name, reason) for name, reason in found.not_offered if name not in OF_OPENED)
+    return replace(found, tests=(*found.tests, *tests), not_offered=(*left, *missing))
 
 
 def judged_by_one(

@@ -67,7 +67,6 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 @pytest.mark.ray  # in a group with all of these: Flower's simulation would join another test's Ray, and end with it
 @pytest.mark.timeout(900)
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
-    assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)
     found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
     broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
     assert found["verdict"] == "violated"
@@ -82,5 +81,6 @@ def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[s
     server.write_text(named + server.read_text().replace("    strategy.start", f"{watch}\n    strategy.start"))
     client.write_text(named + client.read_text().replace("app = ClientApp()", insider))
     log = _log_of("flwr run", app.parent, environment)
+    assert "Strategy execution finished" in log
     assert "fl_audit: Consistent" in log
     assert "trials were guessed right" in log

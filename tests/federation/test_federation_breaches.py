@@ -7,7 +7,7 @@ import pytest
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.verdict.family import TestName
+from fl_audit.verdict.family import ALONE, OF_OPENED, TestName
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run
@@ -20,7 +20,12 @@ TRIED = (
     "one client does not clip",
     "noise 1.1 times larger under D' only",
 )
-ALIKE = ("the same noise in two trials", "float16 draws, then scaled")
+ALIKE = (
+    "the same noise in two trials",
+    "float16 draws, then scaled",
+    "one client does not clip",
+    "noise 1.1 times larger under D' only",
+)
 """Other draws of the same server: made-up noise of this kind is found among the tests of noise."""
 
 
@@ -34,8 +39,9 @@ def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
 def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> None:
     tests, missing = run_family(measured_run(breach_plan(6)))
     assert not any(test.violated for test in tests)
-    assert not missing
-    assert len(tests) == len(TestName) - 3  # no scores, candidates or canaries where noise is measured
+    opened = {TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS}  # everybody takes part here, and the server adds noise
+    assert {name for name, _ in missing} == set(OF_OPENED) - opened
+    assert {test.name for test in tests} == set(TestName) - set(ALONE) - {name for name, _ in missing}
 
 
 def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def waiting_app(mark: Path) -> ClientApp:
     return build_app(mods=[wait])
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from ray.cluster_utils import Cluster
@@ -198,6 +198,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
+@pytest.mark.campaign
 @pytest.mark.long  # as are all tests that need other hosts
 def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
     """A campaign on hosts that do not would measure how long Ray asks one of them in vain for what it holds."""
@@ -227,7 +228,7 @@ def _marked(words: str) -> list[str]:
     return [line for line in found if words in line]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_campaign_that_is_ended_leaves_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
@@ -265,7 +266,7 @@ def filling_app() -> ClientApp:
 HELD: list[Any] = []
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> None:
     """From start to report, with the SuperLink, the process of the app and its clients killed on the way."""
@@ -285,7 +286,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     small_plan: MakePlan, tmp_path: Path
@@ -318,7 +319,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
     """A run of the study: where hosts can be made, a raylet, a host, the head and a client process in turn."""
@@ -328,7 +329,7 @@ def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
     assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -18,11 +18,24 @@ from small_audits import MakePlan
 from test_federation_engines import assert_same
 from torch import nn
 
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.device import Device
+from fl_audit.experiments.runs import engines
+from fl_audit.experiments.runs.engines import Engine, local_calls
 from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
 from fl_audit.experiments.runs.run import Parties, run_audit
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
+
+
+def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
+    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless somebody says so; on a graphics card they would wait for each other."""
+    monkeypatch.setattr(engines, "usable_cores", lambda: 8)
+    run = small_plan().config.run
+    told = {"actors": 0, "threads": 1, "device": Device.CPU}
+    cases = [({}, 8), ({"threads": 3}, 2), ({"threads": 9}, 1), ({"actors": 3}, 3), ({"device": Device.CUDA}, 1)]
+    assert [local_calls(run.model_copy(update=told | more)) for more, _ in cases] == [calls for _, calls in cases]
 
 
 @pytest.mark.few_cases(1)

@@ -196,6 +196,7 @@ def close(found: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
     np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
 
 
+@pytest.mark.few_cases(10)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(
     name: str, small_plan: MakePlan, tmp_path: Path
@@ -315,7 +316,7 @@ def test_replay_from_public_files_gives_the_same_beliefs(
     np.testing.assert_allclose(again.sigma, scale[:keep], rtol=1e-12)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
 def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     columns = []

@@ -54,7 +54,7 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
     return found, float(np.sqrt(covariance[0, 0]))
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("training", "privacy", "canaries", "decoys"),
     [

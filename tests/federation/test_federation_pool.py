@@ -3,8 +3,9 @@
 import pickle
 import threading
 import time
+import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,13 @@ from ray.exceptions import ObjectStoreFullError, RayTaskError
 from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.cluster import array_transport
+from fl_audit.experiments.runs.cluster import array_transport, sharing
 from fl_audit.experiments.runs.cluster import pool as pool_module
-from fl_audit.experiments.runs.cluster.array_transport import SentArrays, put_back, take_out
-from fl_audit.experiments.runs.cluster.call_context import compartment_of
-from fl_audit.experiments.runs.cluster.pool import (
-    ORDINARY,
-    CallError,
-    ClientPool,
-    Node,
-    _client_process,
-    _LostError,
-    _Process,
-)
+from fl_audit.experiments.runs.cluster.array_transport import put_back, take_out
+from fl_audit.experiments.runs.cluster.call_context import CallContext, Packed, compartment_of
+from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
+from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load, process_class
+from fl_audit.experiments.runs.cluster.sharing import SharedCalls
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.protocol import Key, Record
@@ -35,70 +30,198 @@ HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
 
 
 class Pool(ClientPool):
-    """A pool whose processes are none, and whose calls end as a test says."""
+    """A pool whose processes are none, and whose calls end as a test says.
 
-    def __init__(self, retries: int, nodes: tuple[Node, ...], outcomes: dict[Node, list[object]]) -> None:
-        self._retries, self._nodes, self._outcomes = retries, {node.identity: node for node in nodes}, outcomes
-        self._changed, self._closed = threading.Condition(), threading.Event()
+    An outcome is that of the first calls of a load: answers, or that the process "dies", or its "node", or an error.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...], outcomes: Callable[[Node, list[int]], Any] | None = None) -> None:
+        self._nodes, self._outcomes = {node.identity: node for node in nodes}, outcomes
+        self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
-        self._sent = SentArrays()
-        self.calls: list[Node] = []
+        self.calls: list[tuple[Node, list[int]]] = []
 
     def _started(self, node: Node, compartment: int) -> Any:
-        class Handle:
-            class run:
-                remote = staticmethod(lambda *arguments: None)
+        return None
 
-        return Handle
-
-    def _outcome(self, process: _Process, reference: object) -> Any:
-        self.calls.append(process.node)
-        outcome = self._outcomes[process.node].pop(0)
+    def call(self, process: ClientProcess, load: Load) -> Answers:
+        """Give the outcome of the calls, by the nodes of their clients."""
+        clients = [message.metadata.dst_node_id for message in load.messages]
+        self.calls.append((process.node, clients))
+        assert self._outcomes is not None
+        outcome = self._outcomes(process.node, clients)
         if outcome == "node":
             del self._nodes[process.node.identity]
         if outcome in ("node", "dies"):
-            raise _LostError
-        return outcome
+            raise LostCallsError
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome if isinstance(outcome, Answers) else Answers([outcome] * len(clients), under_way=0)
+
+    def rest(self, process: ClientProcess, under_way: int) -> Answers:
+        """Give the outcome of the calls that are under way."""
+        return Answers([REPLY] * under_way, under_way=0)
 
 
-def played(pool: Pool) -> object:
-    return pool.call(ORDINARY, _message("{}"), _context(0))
+REPLY = Answer("reply", "after", None)
+
+
+def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
+    """Have clients called, of one record each, and return what becomes of each call."""
+    found, changed = dict[int, object](), threading.Condition()
+
+    def settle(outcomes: Sequence[tuple[str, object]]) -> None:
+        with changed:
+            for identity, outcome in outcomes:
+                assert int(identity) not in found
+                found[int(identity)] = outcome
+            changed.notify_all()
+
+    calls = SharedCalls(pool, retries, {2 + one: _context(one) for one in range(clients)}, settle)
+    calls.add({str(2 + one): _message("none", node=2 + one) for one in range(clients)})
+    with changed:
+        assert changed.wait_for(lambda: len(found) == clients, 20.0)
+    pool.close()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "compartment_of", lambda message, context: ORDINARY)
+    monkeypatch.setattr(sharing, "weight_of", lambda message, context: 1)
+    monkeypatch.setattr(CallContext, "of", lambda self, calls, has: Packed([], None, frozenset()))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_a_call_is_made_again_as_often_as_the_configuration_says(retries: int) -> None:
-    pool = Pool(retries, (THERE,), {THERE: ["dies"] * 9})
-    with pytest.raises(CallError, match=r"its process died, or ended itself at the time limit \(node 10.0.0.2\)"):
-        played(pool)
+    pool = Pool((THERE,), lambda node, clients: "dies")
+    (failed,) = played(pool, retries).values()
+    assert str(failed) == "its process died, or ended itself at the time limit (node 10.0.0.2)"
     assert len(pool.calls) == retries + 1
-    assert played(Pool(1, (THERE,), {THERE: ["dies", ("reply", "after", None)]})) == ("reply", "after")
+    deaths = ["dies"]
+    assert played(Pool((THERE,), lambda node, clients: deaths.pop() if deaths else REPLY), 1) == {2: "reply"}
 
 
 def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
-    pool = Pool(0, (HERE, THERE), {HERE: ["node"], THERE: [("reply", "after", None)]})
-    assert played(pool) == ("reply", "after")
-    assert pool.calls == [HERE, THERE]
-    with pytest.raises(CallError, match="the disk is full"):
-        played(Pool(3, (THERE,), {THERE: [(None, None, "the disk is full")]}))
+    pool = Pool((HERE, THERE), lambda node, clients: "node" if node is HERE else REPLY)
+    assert played(pool, 0) == {2: "reply"}
+    assert pool.calls == [(HERE, [2]), (THERE, [2])]
+    (failed,) = played(Pool((THERE,), lambda node, clients: Answer(None, None, "the disk is full"))).values()
+    assert isinstance(failed, CallError)
+    assert str(failed) == "the disk is full"
+
+
+def test_calls_share_one_and_each_is_answered() -> None:
+    """Of two processes each takes half of the clients."""
+    both = threading.Barrier(2)
+
+    def answer(node: Node, clients: list[int]) -> Answer:
+        both.wait(10.0)
+        return REPLY
+
+    pool = Pool((HERE,), answer)
+    assert played(pool, clients=20) == dict.fromkeys(range(2, 22), "reply")
+    assert [len(clients) for _, clients in pool.calls] == [10, 10]
+    assert sorted(one for _, clients in pool.calls for one in clients) == list(range(2, 22))
+
+
+def test_a_call_that_lasts_holds_nobody_up() -> None:
+    """Those behind it are called elsewhere, or later, and none twice."""
+
+    def slowly(node: Node, clients: list[int]) -> Answers:
+        return Answers([REPLY] * (len(clients) > 2), under_way=1)
+
+    pool = Pool((THERE,), slowly)
+    assert played(pool, clients=5) == dict.fromkeys(range(2, 7), "reply")
+    assert [clients for _, clients in pool.calls] == [[2, 3, 4, 5, 6], [4, 5, 6], [6]]
+
+
+def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
+    """They end while Ray is being shut down, and one that lets a model go then ends the program."""
+    pool, settled = Pool((HERE,), lambda node, clients: REPLY), threading.Semaphore(0)
+    calls = SharedCalls(pool, 2, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done)))
+    models = ArrayRecord({"models": Array(np.arange(2.0**18))})
+    calls.add({str(2 + one): _message("none", 2 + one, models) for one in range(4)})
+    held = [weakref.ref(one) for one in calls._shared.values()]
+    for _ in range(4):
+        assert settled.acquire(timeout=10.0)
+    calls.add({})  # those of the last round are kept until the program ends
+    with pool._changed:
+        assert pool._changed.wait_for(lambda: not pool._users, 10.0)
+    assert [one() for one in held] == [None]
+    pool.close()
+
+
+def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
+    """All who shared it are called alone, where the one who ends processes ends its own, as often as is allowed."""
+    pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
+    found = played(pool, retries=2, clients=9)
+    failed = {client: outcome for client, outcome in found.items() if outcome != "reply"}
+    assert list(failed) == [4]
+    assert "its process died" in str(failed[4])
+    of_it = [clients for _, clients in pool.calls if 4 in clients]
+    assert len(of_it[0]) > 1
+    assert of_it[1:] == [[4], [4]]  # three processes died, as of a call that two retries are allowed to
+    assert all(len(clients) == 1 for _, clients in pool.calls if set(clients) & set(of_it[0]) and clients != of_it[0])
+
+
+def test_without_retries_no_call_shares_a_process_with_others() -> None:
+    """Nobody could tell whose call ended the process, and a call whose process died is not to be made again."""
+    pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
+    found = played(pool, retries=0, clients=5)
+    assert all(len(clients) == 1 for _, clients in pool.calls)
+    assert [client for client, outcome in found.items() if outcome != "reply"] == [4]
+    assert len([clients for _, clients in pool.calls if clients == [4]]) == 1
+
+
+def test_whose_reply_cannot_be_read_is_named() -> None:
+    pool = Pool((HERE,), lambda node, clients: LostCallsError("TypeError: no") if 3 in clients else REPLY)
+    found = played(pool, clients=6)
+    assert {client: str(outcome) for client, outcome in found.items() if outcome != "reply"} == {3: "TypeError: no"}
+
+
+def test_a_client_is_called_where_its_shard_is() -> None:
+    pool, calls = Pool((HERE,), lambda node, clients: REPLY), dict[str, Message]()
+    shared = SharedCalls(pool, 2, {}, lambda outcomes: None)
+    line = sharing._Line(idle=1)
+    one, other = pool.take(ORDINARY), pool.take(ORDINARY)
+    line.calls = [sharing._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
+    line.idle = 2
+    first = shared._part(line, one)
+    line.idle = 1
+    second = shared._part(line, other)
+    assert [[call.node for call in part] for part in (first, second)] == [[2, 3], [4, 5]]
+    line.calls, line.idle = [*first, *second], 2
+    assert [call.node for call in shared._part(line, other)] == [4, 5]
+    line.idle = 1
+    assert [call.node for call in shared._part(line, other)] == [3, 2]  # nobody else is there to call them
+
+
+def test_parts_are_balanced_by_the_records_of_the_clients() -> None:
+    pool = Pool((HERE,), lambda node, clients: REPLY)
+    shared, weights = SharedCalls(pool, 2, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
+    calls = [sharing._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)]
+    line, parts = sharing._Line(calls, idle=2), list[list[int]]()
+    while line.calls:
+        parts.append([call.weight for call in shared._part(line, pool.take(ORDINARY))])
+        line.idle -= 1
+    assert parts == [[60], [30, 10, 10, 10]]
 
 
 def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> None:
-    class Full(Pool):
-        def _started(self, node: Node, compartment: int) -> Any:
-            class Handle:
-                class run:
-                    @staticmethod
-                    def remote(*arguments: object) -> None:
-                        raise ObjectStoreFullError("no room\nand many lines")
+    class Full:
+        class run:
+            @staticmethod
+            def remote(*arguments: object) -> None:
+                raise ObjectStoreFullError("no room\nand many lines")
 
-            return Handle
-
-    pool = Full(3, (THERE,), {})
+    process = ClientProcess(Full, THERE, ORDINARY)
     with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.trials-per-batch\)$"):
-        played(pool)
-    assert pool.calls == []
-    assert sum(map(len, pool._idle.values())) == 1
+        ClientPool.call(Pool((THERE,)), process, Load([], [], [], []))
+    pool = Pool((THERE,), lambda node, clients: CallError("full"))
+    assert [str(one) for one in played(pool, clients=3).values()] == ["full"] * 3
+    assert len(pool.calls) == 1
 
 
 def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,31 +233,115 @@ def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch
 
         return get
 
-    process = _client_process().__ray_metadata__.modified_class([], ["app"])
+    process = _process(build_app())
     monkeypatch.setattr(pool_module.ray, "get", failing(OSError("Broken pipe")))
     with pytest.raises(ConnectionAbortedError) as told:
-        process.run(None, None, [], [])
+        process.run(pickle.dumps(([], [], [])), [], [], None, 1.0)
     monkeypatch.setattr(pool_module.ray, "wait", lambda references, timeout: (references, []))
     monkeypatch.setattr(pool_module.ray, "get", failing(RayTaskError("run", "", told.value)))
-    with pytest.raises(_LostError):
-        ClientPool._outcome(Pool(0, (HERE,), {}), _Process(None, HERE, ORDINARY), object())
+    with pytest.raises(LostCallsError) as lost:
+        ClientPool._outcome(Pool((HERE,)), ClientProcess(None, HERE, ORDINARY), object())
+    assert lost.value.words == ""
+
+
+def _process(app: object, announced: Callable[[object], None] | None = None) -> Any:
+    """Return a client's process that is none: its calls are made in this one."""
+    return process_class().__ray_metadata__.modified_class([], [app, announced])
+
+
+def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, announced = threading.Event(), list[int]()
+
+    def app(message: Message, context: Context) -> Message:
+        client = int(context.node_config["partition-id"])
+        if client == 2:
+            assert goes_on.wait(10.0)
+        if client == 5:
+            raise RuntimeError("the disk is full")
+        context.state["mine"] = ConfigRecord({"client": client})
+        return Message(RecordDict({"a": ArrayRecord({"a": Array(np.full(2**14, client))})}), reply_to=message)
+
+    monkeypatch.setattr(pool_module.ray, "get", lambda reference: reference)
+    process = _process(app, lambda calls: announced.append(len(calls)))
+    models = ArrayRecord({"models": Array(np.arange(2.0**18))})
+
+    def run(*clients: int) -> Any:
+        messages = [_message("none", node=2 + one, arrays=models) for one in clients]
+        lights, holes, large = take_out(messages)
+        calls = pickle.dumps((lights, holes, [_context(one) for one in clients]))
+        return process.run(calls, [None], [], None, 0.3, *[freight_module.bytes_of(one) for one in large])
+
+    run(9)
+    assert announced == [1]  # nobody knows yet how long a call takes
+    announced.clear()
+    answers, under_way, _ = run(0, 1, 2, 3)
+    assert (len(answers), under_way) == (2, 2)
+    assert announced == [4]
+    assert process.rest(0.1)[:2] == ([], 1)  # others may have the one that only waits, though it was announced
+    goes_on.set()
+    last, under_way, seconds = process.rest(None)
+    assert seconds >= 0.4
+    assert (len(last), under_way) == (1, 0)
+    for client, answer in enumerate([*answers, *last]):
+        light, context, failure = pool_module._answer(*answer)
+        assert failure is None
+        assert (light.content["a"]["a"].numpy() == client).all()
+        assert context.state["mine"]["client"] == client
+        assert light.metadata.src_node_id == 2 + client
+    answers, under_way, _ = run(4, 5, 6)
+    assert [failure for *_, failure in answers] == [None, "the disk is full"]
+    assert under_way == 0
+    announced.clear()
+    run(*range(6, 16))
+    assert announced[-1] == 2  # after 8, as many as train together at most
+
+
+def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it has begun, between two calls, and while it is at one: what is not under way then is left to others."""
+
+    def app(message: Message, context: Context) -> Message:
+        time.sleep(2e-4)
+        return Message(RecordDict(), reply_to=message)
+
+    monkeypatch.setattr(pool_module.ray, "get", lambda reference: reference)
+    process, answered = _process(app), list[int]()
+    calls = [(_message("none", node=2 + one), _context(one)) for one in range(9)]
+
+    def play() -> None:
+        for turn in range(150):
+            left = list(calls)
+            while left:
+                sent = pickle.dumps(([message for message, _ in left], [], [context for _, context in left]))
+                found, under_way, _ = process.run(sent, [], [], None, 1e-4 * (turn % 10))
+                made = len(found)
+                while under_way:
+                    found, under_way, _ = process.rest(1e-4 if under_way > 1 else None)
+                    made += len(found)
+                assert made > 0
+                left = left[made:]
+            answered.append(turn)
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    thread.join(60.0)
+    assert answered == list(range(150))
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:
-    pool = Pool(0, (HERE, THERE), {})
-    ordinary = [pool._take(ORDINARY) for _ in range(3)]
+    pool = Pool((HERE, THERE))
+    ordinary = [pool.take(ORDINARY) for _ in range(3)]
     assert Counter(one.node for one in ordinary) == {HERE: 2, THERE: 1}
     assert pool._room(ORDINARY) is None
-    apart = pool._take(1)
+    apart = pool.take(1)
     assert apart not in ordinary
     assert pool._room(1) is None  # half of three calls at a time
-    pool._give_back(apart)
-    assert pool._take(1) is apart
-    pool._give_back(ordinary[0])
-    assert pool._take(2) is not ordinary[0]
+    pool.give_back(apart)
+    assert pool.take(1) is apart
+    pool.give_back(ordinary[0])
+    assert pool.take(2) is not ordinary[0]
     pool.close()
     with pytest.raises(CallError, match="being ended"):
-        pool._take(ORDINARY)
+        pool.take(ORDINARY)
 
 
 def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +356,7 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(pool_module, "versions_of", versions_of)
     monkeypatch.setattr(pool_module, "_SECONDS_BETWEEN_LOOKS", 0.01)
-    pool = Pool(0, (HERE,), {})
+    pool = Pool((HERE,))
     monkeypatch.setattr(pool, "_living", lambda: {node.identity: node for node in (HERE, THERE)})
     pool._watching.append(threading.Thread(target=pool._watch_nodes, daemon=True))
     pool._watching[0].start()
@@ -178,37 +385,44 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
     assert compartment_of(Message(RecordDict(), 2, "train"), _context(0)) == ORDINARY  # of another app
 
 
-def _message(federation: str, **arrays: Array) -> Message:
+def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
     LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
-    content = RecordDict(
-        {Record.ARRAYS: ArrayRecord(arrays), Record.CONFIG: ConfigRecord({Key.FEDERATION: federation})}
-    )
-    return Message(content, 2, "train")
+    config = ConfigRecord({Key.FEDERATION: federation})
+    content = RecordDict({Record.ARRAYS: arrays or ArrayRecord(), Record.CONFIG: config})
+    message = Message(content, node, "train")
+    message.metadata.__dict__["_message_id"] = str(node)
+    return message
 
 
 def _context(client: int) -> Context:
     return Context(1, 2, UserConfig({"partition-id": client}), RecordDict(), UserConfig())
 
 
-def test_large_arrays_travel_beside_a_message_which_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    models, small = Array(np.arange(2.0**18)), Array(np.arange(3.0))
-    message = _message("{}", models=models, norms=small)
-    content = RecordDict(dict(message.content))
-    message.metadata.delivered_at = "now"
-    light, large = take_out(message)
-    assert message.content.array_records[Record.ARRAYS]["models"].data is models.data
-    assert message.metadata.delivered_at == "now"
-    assert len(pickle.dumps(light)) < 3000
-    assert list(large) == [(Record.ARRAYS, "models")]
-    received = put_back(pickle.loads(pickle.dumps(light)), large)
-    assert received.content == content
-    assert list(received.content) == list(content)
-    assert list(received.content.array_records[Record.ARRAYS]) == ["models", "norms"]
+def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What several have in common is sent once, and arrives as one; what one has alone travels with it."""
+    models, small, alone = (Array(np.arange(2.0**power)) for power in (18, 2, 14))
+    common = ArrayRecord({"models": models, "norms": small})
+    own = ArrayRecord({"models": common["models"], "own": alone})
+    messages = [_message("{}", arrays=one) for one in (common, common, own)]
+    contents = [RecordDict(dict(message.content)) for message in messages]
+    messages[0].metadata.delivered_at = "now"
+    lights, holes, large = take_out(messages)
+    assert [array.data for array in large] == [models.data, alone.data]
+    assert messages[0].content.array_records[Record.ARRAYS]["models"].data is models.data
+    assert lights[0].metadata.delivered_at == "now"
+    sent = pickle.dumps((lights, holes))
+    assert len(sent) < 6000
+    received, empty = pickle.loads(sent)
+    put_back(empty, [freight_module.bytes_of(array) for array in large])
+    assert [message.content for message in received] == contents
+    assert list(received[0].content) == list(contents[0])
+    first, second, third = (message.content.array_records[Record.ARRAYS]["models"].data for message in received)
+    assert first is second
+    assert first is third
+    assert take_out([_message("{}")])[1:] == ([], [])
 
     put: list[object] = []
     monkeypatch.setattr(array_transport.ray, "put", lambda values: put.append(values) or len(put))
-    sent = SentArrays()
-    assert [sent.reference(take_out(message)[1][Record.ARRAYS, "models"]) for _ in range(3)] == [1, 1, 1]
-    others = [_message("{}", models=Array(np.zeros(2**18))) for _ in range(2)]
-    assert [sent.reference(*take_out(other)[1].values()) for other in others] == [2, 3]
-    assert sent.reference(take_out(message)[1][Record.ARRAYS, "models"]) == 4  # two are kept
+    shared = freight_module.shared_arrays(messages)
+    assert list(shared) == [id(models.data)]
+    assert [shared[id(models.data)].reference() for _ in range(3)] == [1, 1, 1]

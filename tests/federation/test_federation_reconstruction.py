@@ -88,7 +88,7 @@ MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "clients-sampled": of_clients({"client-sampling-rate": 0.5}),
     "clients-sampled-adaptive": of_clients({"client-sampling-rate": 0.5}, clipping="adaptive"),
 }
-QUICK = 2
+QUICK = 1
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,8 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     noise = noise_along(contents.run, candidates_of(contents.run)[1])
     assert noise is not None
     assert 1e-4 < noise.total.p_value < 1 - 1e-4
-    assert contents.summary["verdict"] == "consistent"
+    is_clear = contents.summary["signal"]["conclusive"]
+    assert contents.summary["verdict"] == ("consistent" if is_clear else "inconclusive")
     assert first["chance"] == pytest.approx(np.exp(prior.max()))
     assert first["bound"] > first["chance"]
     assert np.var(belief.max(1)) > 1e-6  # something was learned
@@ -144,7 +145,7 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
 def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_path: Path) -> None:
     """A clipping norm of 1,000 on gradients of length 5: a hundredth of the noise hides them, and so does half of it.
 
-    As many trials with the claimed noise are consistent.
+    As many trials with the claimed noise are inconclusive: how often so short a contribution counts, they cannot tell.
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
     found = {}
@@ -152,7 +153,7 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
         contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / name, Engine.LOCAL, parties=parties)
         told = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
         found[name] = contents.summary["verdict"], told["noise-along-record"], told["candidates"]
-    assert found == {"kept": ("consistent", False, False), "halved": ("violated", True, False)}
+    assert found == {"kept": ("inconclusive", False, False), "halved": ("violated", True, False)}
     assert "hides the record" in (tmp_path / "kept" / "report.html").read_text()
 
 

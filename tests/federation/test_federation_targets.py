@@ -226,7 +226,7 @@ def test_trials_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, t
 _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [
@@ -275,7 +275,7 @@ def test_insiders_of_all_targets_weigh_exactly(
         assert noise is not None
         assert 1e-4 < noise.total.p_value < 1 - 1e-4
         assert rounds * 400 * (0.2 if sampled else 0.4) < noise.total.freedom <= rounds * 400
-        assert found.summary["verdict"] == "consistent"
+        assert found.summary["verdict"] == ("consistent" if found.summary["signal"]["conclusive"] else "inconclusive")
 
 
 @pytest.mark.few_cases(1)
@@ -303,8 +303,10 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
+        is_clear = found.summary["signal"]["conclusive"]
         ratios.append(found.summary["noise"]["along_record"])
-    assert verdicts == {DPStrategy: ("consistent", False, False), HalvedNoise: ("violated", True, False)}
+    kept = "consistent" if is_clear else "inconclusive"
+    assert verdicts == {DPStrategy: (kept, False, False), HalvedNoise: ("violated", True, False)}
     assert ratios == pytest.approx([1, 0.5], rel=0.25)
 
 

@@ -303,6 +303,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (number > 1)) for number, name in enumerate(BREACHES)]
 )
@@ -313,6 +314,7 @@ def test_breaches_of_users_as_units_are_found(
     assert broken_tests(table, name, monkeypatch)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("sampled", [False, True])
 def test_the_same_federation_is_honest_without_a_breach(
     sampled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

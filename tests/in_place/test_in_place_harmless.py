@@ -224,6 +224,7 @@ def counting(message: Message, _context: Any, _call_next: Any) -> Message:
     return Message(RecordDict(content), reply_to=message)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("model", "expected"), [((COUNTER, "weight"), "violated"), (("weight",), "consistent")])
 def test_counters_under_flowers_wrapper_are_found_by_default(
     tmp_path: Path, model: tuple[str, ...], expected: str
@@ -271,7 +272,7 @@ class OfWeights(Noisy):
     ("relation", "length", "beside"),
     [
         ("add-remove-client", 1000.0, {COUNTER: np.full((), 7, np.int64)}),
-        ("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}),
+        pytest.param("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}, marks=pytest.mark.long),
         pytest.param("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}, marks=pytest.mark.long),
     ],
 )
@@ -331,6 +332,7 @@ class OfFloats(Noisy):
         return start if start.dtype.kind != "f" else np.asarray(mean + self.noise(start.shape), start.dtype)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("spread", "expected"), [(0.0, "violated"), (10.0, "consistent")])
 def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, spread: float, expected: str) -> None:
     """Half and double precision, no axes, no entries, counters, bytes, switches, and the names of normalisations."""

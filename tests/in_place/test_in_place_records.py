@@ -211,6 +211,7 @@ def weights(rows: NDArray[np.float64]) -> NDArray[np.float32]:
     return noise.astype(np.float32)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
 def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency: str, tmp_path: Path) -> None:
     """Indexed by a list, such a data set is a dict of columns: the client would fail under D' alone."""
@@ -225,6 +226,7 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     assert "error" not in text
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("how", ["raises", "has no answer under D alone"])
 def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: Path) -> None:
     """The app insists on its 99 records: whoever changes them makes it fail, which says nothing of the noise."""

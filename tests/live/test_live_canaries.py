@@ -97,6 +97,7 @@ def played(strategy: Any, rounds: int, app: ClientApp) -> None:
     run_locally(server_app(strategy, rounds), app, CLIENTS, 60.0, 1)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("noise_multiplier", [1.0, 0.1])
 def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier: float, tmp_path: Path) -> None:
     watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 60), 1e-3)
@@ -304,7 +305,8 @@ class Trainer(NumPyClient):
 @pytest.mark.ray
 def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
     new = TrainingObserver(tmp_path / "new", DIRECTIONS, CANARIES)
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    # One process for all clients: each would import everything anew.
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1}}
     run_simulation(server_app(watched(private(), new), 3), client_app(), CLIENTS, backend_config=resources)
     assert [one.numbers for one in whole_rounds(new.directory, CANARIES)[0]] == [(0, 1, 2)] * 3
     old = TrainingObserver(tmp_path / "old", DIRECTIONS, 1)

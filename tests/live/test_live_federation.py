@@ -74,6 +74,7 @@ def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_
         assert stranger.wait(60) != 0
 
 
+@pytest.mark.campaign
 def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_node_that_comes_back(
     tmp_path: Path,
 ) -> None:
@@ -146,6 +147,7 @@ def _quietly(made: Loopback) -> None:
         made.train(rounds=40)
 
 
+@pytest.mark.campaign
 def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / "live.md").read_text()
     blocks = [part.split("```")[0] for part in page.split("```sh\n")[1:]]

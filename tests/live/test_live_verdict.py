@@ -183,6 +183,7 @@ def test_a_guarantee_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
         assert (detectable_shift(rounds * 32, rounds * 52, 0.5, level) <= mu) == is_enough
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("are_seen", [True, False])
 def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are_seen: bool, tmp_path: Path) -> None:
     """Their number tells that they may hide it; where nobody saw it, canaries that stand out too little do."""

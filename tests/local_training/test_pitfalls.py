@@ -101,7 +101,7 @@ def test_few_honest_trainings_are_not_accused() -> None:
     assert _accused(range(5)) == []
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_many_honest_trainings_are_not_accused() -> None:
     assert _accused(range(150)) == []
 

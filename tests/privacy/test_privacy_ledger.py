@@ -60,13 +60,11 @@ def compared(seeds: range) -> None:
         assert spent(lines, DELTA).epsilon == pytest.approx(expected, abs=1e-3, rel=1e-3), f"history {seed}"
 
 
-def test_a_total_is_that_of_dp_accounting() -> None:
-    compared(range(2))
-
-
-@pytest.mark.long
-def test_totals_of_fifty_histories_are_those_of_dp_accounting() -> None:
-    compared(range(50))
+@pytest.mark.parametrize(
+    "histories", [1, pytest.param(10, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.campaign)]
+)
+def test_totals_are_those_of_dp_accounting(histories: int) -> None:
+    compared(range(histories))
 
 
 def test_nothing_is_spent_without_a_training_and_gaussian_trainings_add_up() -> None:

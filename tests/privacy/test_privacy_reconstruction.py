@@ -47,9 +47,7 @@ def test_the_best_attack_on_a_simplex_comes_as_near_the_bound_as_is_known(
 def test_the_exact_attack_on_sampled_rounds_stays_under_the_bound_and_comes_near_it(
     candidates: int, rate: float
 ) -> None:
-    """20,000 trials of 5 sampled rounds with orthogonal candidates; a bound that is met fails in 1 of 3e6 (5
-    sigma).
-    """
+    """20,000 trials of 5 sampled rounds with orthogonal candidates; a bound that is met fails in 1 of 3e6 (5 sigma)."""
     draw, federations, rounds, noise = np.random.default_rng(candidates), 20_000, 5, 0.7
     scores = np.zeros((federations, candidates))
     for _ in range(rounds):

@@ -55,6 +55,7 @@ def test_the_parametric_interval_covers(shape: float) -> None:
     assert misses < 12
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("method", list(StarMethod))
 def test_one_call_gives_value_interval_and_neighbours(method: StarMethod, monkeypatch: pytest.MonkeyPatch) -> None:
     # The fewest of which the outer quantiles at 99 % are others than those at 95 %, with some to spare.

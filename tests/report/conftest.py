@@ -173,12 +173,19 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
         freedom=freedom,
         projections=scale[..., None] * generator.standard_normal((*shape, 16)),
         gradient=scale * generator.standard_normal(shape),
+        signal=synthetic_signal(shape, noise),
         low_bits=np.sqrt(counts / 2) * generator.standard_normal(counts.shape),
         low_bits_count=counts,
         grain=np.full(shape, 1e-6),
         strides=(noise**2 * generator.chisquare(classes, (*shape, len(classes))))[:, :, None],
         sample=noise * generator.standard_normal((*shape, 1, 65)),
     )
+
+
+def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
+    """Return the noise along the difference and along contributions that are as long as the noise, so that few tell."""
+    drawn = noise * np.random.default_rng(77).standard_normal((*shape, 1, 2))
+    return np.concatenate([drawn, np.ones((*shape, 1, 1))], axis=-1)
 
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:

@@ -10,6 +10,7 @@ from tests.validation.guarantee_settings import combinations
 from tests.validation.guarantees import CombinationRow, _audits_of, verdict_of
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("noise", "violated"), [(1.0, range(1)), (0.5, range(10, 11))])
 def test_a_run_falls_into_audits_of_its_trials(
     noise: float, violated: range, make_contents: Callable[..., RunContents]

@@ -75,6 +75,7 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     return replace(run, tables=replace(run.tables, **changed))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     "shape",

@@ -15,13 +15,15 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
-from fl_audit.verdict.family import OF_NOISE, Missing, TestName, TestResult
+from fl_audit.verdict.family import OF_NOISE, OF_OPENED, Missing, TestName, TestResult
 from fl_audit.verdict.messages_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
 from fl_audit.verdict.sections_noise import excess_text
 from fl_audit.verdict.sections_verdict import _detection_text
-from fl_audit.verdict.verdict import Judgement, judge, judge_scores
+from fl_audit.verdict.verdict import Judgement, judge, judge_scores, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
+from tests.validation.opened_breaches import measured_of
+from tests.validation.synthetic_opened import OpenedSetting
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
 GUARANTEE = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))
@@ -38,7 +40,8 @@ def found() -> tuple[TestResult, ...]:
     scores = judge_scores(rng.standard_normal(50) + 3, rng.standard_normal(50), GUARANTEE, 0.95)
     hits = judge_hits(30, 50, 1 / 100, GUARANTEE, 0.95)
     canaries = TestResult(TestName.CANARIES, 3.0, 0.0, 3.0, 1.5, 2.0, more={"delta": 0.01})
-    return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries)
+    opened = run_family(measured_of(rng, OpenedSetting()), OF_OPENED)[0]
+    return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries, *opened)
 
 
 def test_every_test_says_what_it_measured_and_what_was_claimed(found: tuple[TestResult, ...]) -> None:

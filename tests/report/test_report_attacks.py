@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -47,10 +48,15 @@ def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
     return replace(run, tables=replace(run.tables, targets=table), facts=facts)
 
 
-@pytest.fixture
-def contents(make_contents):
+@lru_cache
+def contents_of_attacks(make_contents):
     shape = {"trials": TRIALS, "exact": False, "mu": MU, "with_insider": False}
     return report_contents(with_targets(make_contents(**shape, adjacency=Adjacency.ADD_REMOVE_RECORD).run))
+
+
+@pytest.fixture
+def contents(make_contents):
+    return contents_of_attacks(make_contents)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,8 @@ def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, k
     """Trials of an older version did not: then nothing but scores is judged."""
     table = contents.run.tables.targets
     measured = table["trial"] < known
-    table = table.assign(noise_squares=np.where(measured, 5.0, np.nan), noise_rounds=np.where(measured, 5.0, np.nan))
+    sums = {"noise_squares": 5.0, "noise_rounds": 5.0, "noise_sum": 1.0, "signal_sum": 5.0}
+    table = table.assign(**{name: np.where(measured, value, np.nan) for name, value in sums.items()})
     run = replace(contents.run, tables=replace(contents.run.tables, targets=table))
     numbers = report_contents(run).find(VerdictFinding)
     assert (numbers.judged.verdict, numbers.judges_scores) == (verdict, verdict == "inconclusive")
@@ -103,7 +110,6 @@ def test_bounds_are_given_where_they_hold(contents):
     assert contents.find(VerdictFinding).judgement is not None, "the insiders' log-odds are judged"
 
 
-@pytest.mark.drawn
 def test_figures_and_page_show_them(contents):
     numbers = contents.find(AttackFinding)
     curves = ATTACKS.picture.figure(numbers, contents).axes[0]

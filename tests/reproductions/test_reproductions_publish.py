@@ -47,11 +47,17 @@ from fl_audit.report.style import new_figure
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
 
 
+@pytest.fixture(scope="module")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("finished")
+    reproduce("bernau2021-table3", Context(place / "a", extent=Extent.QUICK))
+    reproduce("bernau2019-table2", Context(place / "b"))
+    return place
+
+
 @pytest.fixture
-def finished(tmp_path: Path) -> Path:
-    reproduce("bernau2021-table3", Context(tmp_path / "runs" / "a", extent=Extent.QUICK))
-    reproduce("bernau2019-table2", Context(tmp_path / "runs" / "b"))
-    return tmp_path / "runs"
+def finished(finished_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished_once, tmp_path / "runs"))
 
 
 def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:

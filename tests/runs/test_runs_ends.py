@@ -186,6 +186,7 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
     assert os.environ.get("FL_AUDIT_EMBEDDED_RAY") == before
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("guarded", ["with nothing_outlives():\n", "nothing_outlives_this_process()\nif True:\n"])
 def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
     program = (

@@ -15,6 +15,17 @@ from scipy.stats import qmc
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.verdict.family import TestName as T
+from tests.validation.signal_breaches import (
+    Altered,
+    TargetRound,
+    clipped,
+    copied,
+    counted,
+    counted_in_round,
+    pushed,
+    pushed_along,
+    unhidden,
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,9 @@ class Breach:
     scale: float = 1.0  # by what the sum is multiplied before the noise
     unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
     clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
+    target: Altered | None = None  # what it does to the noise of a round, given what the target contributes
+    multiplier: float | None = None  # the claimed noise multiplier; left out, that of the other breaches
+    spares_sum: bool = False  # whether the noise along the sum of all contributions is left out
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
     # `trials`, `parameters`: trials, and parameters of the model, of a made-up run.
     trials: int = 20
@@ -66,6 +80,10 @@ class Breach:
     def drawn(self, at: NoiseRound) -> Floats:
         """Return its noise of a round, in the units of the sum, (trials, parameters)."""
         return np.asarray(self.noise(at) * at.sigma[:, None])
+
+    def altered(self, at: TargetRound, noise: Floats) -> Floats:
+        """Return what it makes of the noise of a round, (trials, parameters), given what the target contributes."""
+        return noise if self.target is None else self.target(at, noise)
 
 
 def _by_secret(*, present: float = 1.0, absent: float = 1.0) -> Noise:
@@ -164,7 +182,104 @@ def _signed(at: NoiseRound) -> Floats:
     return _changed(at, np.s_[:, :20], first * (np.sign(first.sum(axis=1)) * side)[:, None])
 
 
+def _of_one_length(at: NoiseRound) -> Floats:
+    """Bring the noise of every trial to the length that it has on average."""
+    return np.asarray(at.own * math.sqrt(at.own.shape[1]) / np.linalg.norm(at.own, axis=1, keepdims=True))
+
+
+def _standardised(at: NoiseRound) -> Floats:
+    """Bring every tensor to mean 0 and variance 1."""
+    found, start = at.own.copy(), 0
+    for size in at.sizes:
+        part = found[:, start : start + size]
+        if size > 1:
+            part -= part.mean(axis=1, keepdims=True)
+            part /= part.std(axis=1, keepdims=True)
+        start += size
+    return found
+
+
+def _fresh_signs(source: Callable[[NoiseRound], Floats]) -> Noise:
+    """Put fresh signs on old magnitudes."""
+    return lambda at: np.asarray(np.abs(source(at)) * np.where(at.rng(7).random(at.own.shape) < 0.5, -1.0, 1.0))
+
+
+def _neighbours(at: NoiseRound) -> Floats:
+    """Return magnitudes that every second coordinate takes from the one before."""
+    found = at.own.copy()
+    found[:, 1::2] = found[:, : 2 * (found.shape[1] // 2) : 2]
+    return found
+
+
+def _shuffled(share: float, within: bool = False) -> Noise:
+    """Hold a share of the noise of the round before, shuffled over all places, or within tensors."""
+
+    def noise(at: NoiseRound) -> Floats:
+        earlier = at.normals(1)
+        for number in range(2, at.number + 1):
+            rng, own = np.random.default_rng((at.key, number, 8)), at.normals(number)
+            order, start = rng.permutation(own.shape[1]), 0
+            for size in at.sizes if within else ():
+                order[start : start + size] = start + rng.permutation(size)
+                start += size
+            earlier = share * earlier[:, order] + math.sqrt(1 - share**2) * own
+        return earlier
+
+    return noise
+
+
+def _keyed(mean: float = 0.0, scale: float = 0.0) -> Noise:
+    """Shift or scale every coordinate by a fixed pattern whose sign is the secret."""
+
+    def noise(at: NoiseRound) -> Floats:
+        pattern = np.where(np.random.default_rng((at.key, 9)).random(at.own.shape[1]) < 0.5, -1.0, 1.0)
+        signed = np.where(at.members, 1.0, -1.0)[:, None] * pattern
+        return np.asarray(at.own * (1 + scale * signed) + mean * signed)
+
+    return noise
+
+
+def _bare_bias(at: NoiseRound) -> Floats:
+    """Leave out the noise of the smallest tensor in one round of one trial."""
+    if at.number != 1 + at.key % at.rounds:
+        return at.own
+    smallest = int(np.argmin(at.sizes))
+    start = sum(at.sizes[:smallest])
+    return _changed(at, np.s_[at.key % len(at.own), start : start + at.sizes[smallest]], 0.0)
+
+
+def _varying(at: NoiseRound) -> Floats:
+    """Let the variance differ from round to round by a tenth, and be right on average."""
+    scales = np.sqrt(1 + 0.1 * np.where(at.rng(10).random(len(at.own)) < 0.5, -1.0, 1.0))
+    return np.asarray(at.own * scales[:, None])
+
+
 _LONG, _SMALL = 100, 130
+_MANY = 400
+_SIGNAL, _TRIAL = (T.SIGNAL,), (T.SIGNAL_TRIAL,)
+_OF_SIGNAL: tuple[Breach, ...] = (
+    Breach("the target counts twice", _SIGNAL, target=counted(2), multiplier=1.0, trials=_LONG, parameters=_SMALL),
+    Breach("the target counts 4 times", _SIGNAL, target=counted(4), multiplier=2.0, trials=_LONG, parameters=_SMALL),
+    Breach("the target counts 5 times in 5 % of trainings", _TRIAL, target=counted(5, 0.05), multiplier=1.0,
+           trials=_MANY, parameters=_SMALL),
+    Breach("the target counts 5 times in 2 % of trainings", _TRIAL, target=counted(5, 0.02), multiplier=1.0,
+           trials=2 * _MANY, parameters=_SMALL),
+    Breach("the target counts 12 times in one round", (T.SIGNAL_ROUND,), target=counted_in_round(12, 7),
+           multiplier=1.0, trials=_LONG, parameters=_SMALL),
+    Breach("no noise along the target in 5 % of trainings", (T.NOISE_TRIAL,), target=unhidden(0.05), trials=_MANY,
+           parameters=_SMALL),
+    Breach("no noise along the target in 2 % of trainings", (T.NOISE_TRIAL,), target=unhidden(0.02), trials=_MANY,
+           parameters=_SMALL),
+    Breach("three copies of the target, alike by .8", _SIGNAL, target=copied(3, 0.8),
+           multiplier=2.0, trials=_LONG, parameters=_SMALL),
+    Breach("the target alone clipped at 4 times the norm", _SIGNAL, target=clipped(4.0), multiplier=1.0,
+           trials=_LONG, parameters=_SMALL),
+    Breach("a push along the difference that follows the secret", (T.DRIFT_ALONG_RECORD, T.SIGNAL),
+           target=pushed_along(1.0), multiplier=1.0, trials=_LONG, parameters=_SMALL),
+    Breach("a push of 5 norms that follows the secret", (T.DRIFT_PLACE, T.DISTINGUISHER), target=pushed(5.0),
+           multiplier=1.0, trials=_LONG, parameters=_SMALL),
+)  # fmt: skip
+"""Breaches of the signal."""
 BREACHES: tuple[Breach, ...] = (
     Breach("noise 2 % too small", (T.NOISE_TOTAL,), lambda at: 0.98 * at.own),
     Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
@@ -230,8 +345,31 @@ BREACHES: tuple[Breach, ...] = (
            lambda at: np.where(at.members[:, None], at.own, _laplace(at))),
     Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, trials=_LONG,
            parameters=_SMALL),
+    Breach("noise of one length in every round", (T.EVEN_SIZES,), _of_one_length),
+    Breach("noise standardised on every tensor", (T.EVEN_SIZES,), _standardised),
+    Breach("a variance that differs by a tenth from round to round", (T.EVEN_SIZES,), _varying, trials=_LONG),
+    Breach("magnitudes of the first round, fresh signs", (T.COPIED_SIZES, T.CARRIED_SIZES),
+           _fresh_signs(lambda at: at.normals(1))),
+    Breach("magnitudes of the round before, fresh signs", (T.COPIED_SIZES, T.CARRIED_SIZES),
+           _fresh_signs(lambda at: at.normals(at.number - at.number % 2 if at.number > 1 else 1))),
+    Breach("magnitudes in common to all trials, fresh signs", (T.COPIED_SIZES,),
+           _fresh_signs(lambda at: np.repeat(at.own[:1], len(at.own), axis=0))),
+    Breach("magnitudes in common to neighbours, fresh signs", (T.COPIED_SIZES, T.EQUAL_VALUES),
+           _fresh_signs(_neighbours)),
+    Breach("nine tenths of the round before, shuffled", (T.CARRIED_SIZES,), _shuffled(0.9)),
+    Breach("four tenths of the round before, shuffled", (T.CARRIED_SIZES,), _shuffled(0.4), trials=_LONG,
+           below="sizes correlate by .16, and .17 is found from 100 trials of 30 rounds"),
+    Breach("means of coordinates keyed by the secret, .05", (T.SECRET_COORDINATES,), _keyed(mean=0.05), trials=_LONG),
+    Breach("means of coordinates keyed by the secret, .02", (T.SECRET_COORDINATES,), _keyed(mean=0.02), trials=_LONG,
+           below="112 coordinates show .035 together"),
+    Breach("scales of coordinates keyed by the secret, .05", (T.SECRET_COORDINATES,), _keyed(scale=0.05),
+           trials=_LONG),
+    Breach("no noise on the smallest tensor in one round", (T.NOISE_PART,), _bare_bias),
+    Breach("no noise along the sum of all", (T.NOISE_ALONG_GRADIENTS,), spares_sum=True),
+    Breach("half shuffled within tensors", (T.CARRIED_SIZES,), _shuffled(0.8, within=True)),
     Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),
     Breach("the sum divided by the wrong number", (T.DRIFT_ALONG_GRADIENTS,), scale=0.8),
     Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, trials=_LONG),
+    *_OF_SIGNAL,
 )  # fmt: skip
 """Every breach, and the tests that are to find it."""

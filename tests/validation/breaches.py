@@ -5,14 +5,15 @@
 Made-up federations are numpy arrays, whose truth is known and does not rest on the code that is studied. Real ones run
 on the local engine, trained, noised and measured as in any audit: logistic regression on digits, 100 trials of 30
 rounds. A breach is found where the verdict is `violated`. Breaches that are smaller than a stated limit of detection
-are marked; beside each stands one of twice that size, which must be found.
+are marked; beside each stands one of twice that size, which must be found. Breaches of what the challenger opens, as of
+samples and shares, are made up of raw draws, and are real where a server of ours can be made to do them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of
+from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach
 from tests.validation.synthetic_noise import NoiseSetting, play
 
 REQUIRED_SHARE = 0.99
@@ -37,7 +39,7 @@ Play = Callable[[int], NoiseMeasurements]
 class BreachStudy(NamedTuple):
     """Runs of one breach."""
 
-    breach: Breach  # the breach
+    breach: Breach | OpenedBreach  # the breach
     # `runs`, `found`: how many runs there were, and in how many of them any test found it.
     runs: int
     found: int
@@ -63,20 +65,20 @@ class BreachStudy(NamedTuple):
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
 
 
-def _study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
+def _study_breach(breach: Breach | OpenedBreach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
     """Judge runs of a breach."""
     broken = [_found_by(breach, play_run(number)) for number in runs]
     counts = Counter(name for names in broken for name in names)
     return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
 
 
-def _found_by(breach: Breach, measured: NoiseMeasurements) -> list[str]:
+def _found_by(breach: Breach | OpenedBreach, measured: NoiseMeasurements) -> list[str]:
     """Return the tests that find a breach: of those made for it, else of all."""
     broken = [test for test in run_family(measured, breach.tests)[0] if test.violated]
     return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
 
 
-def synthetic_run(breach: Breach, number: int) -> NoiseMeasurements:
+def synthetic_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasurements:
     """Play a made-up run of a breach.
 
     Parameters
@@ -84,13 +86,24 @@ def synthetic_run(breach: Breach, number: int) -> NoiseMeasurements:
     breach, number
         The breach, and the number that seeds the run.
     """
+    if isinstance(breach, OpenedBreach):
+        return breach.made_up(number)
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
-    return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.trials), breach)
+    setting = NoiseSetting(tensors, breach.trials, multiplier=breach.multiplier or 8.0)
+    return play(np.random.default_rng((1, number)), setting, breach)
 
 
-def _real_run(breach: Breach, number: int) -> NoiseMeasurements:
+def _real_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasurements:
     """Play a real run of a breach."""
-    return measured_run(breach_plan(number + 1), parties_of(breach))
+    if isinstance(breach, OpenedBreach):
+        return breach.real(number)
+    changes: dict[str, dict[str, Any]] = {}
+    if breach.target is not None:
+        trials = max(100, breach.trials)
+        changes = {"audit": {"trials": trials}, "run": {"trials-per-batch": trials}}
+    if breach.multiplier is not None:
+        changes["privacy"] = {"noise-multiplier": breach.multiplier}
+    return measured_run(breach_plan(number + 1, **changes), parties_of(breach))
 
 
 def main() -> None:
@@ -103,12 +116,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
-    breaches = [breach for breach in BREACHES if options.only in breach.name]
+    every: tuple[Breach | OpenedBreach, ...] = (*BREACHES, *OPENED_BREACHES)
+    breaches = [breach for breach in every if options.only in breach.name]
+    playable = [one for one in breaches if isinstance(one, Breach) or one.strategy is not None]
     parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
     for kind, run, count, least in parts:
         if not count:
             continue
-        found = [_study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
+        chosen = track(breaches if kind == "made-up" else playable, f"{kind} federations")
+        found = [_study_breach(one, partial(run, one), range(count)) for one in chosen]
         columns = ("breach", "runs", "found", "found by", "remark")
         rows = [[*map(str, one.row)] for one in found]
         console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))

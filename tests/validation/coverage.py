@@ -102,6 +102,7 @@ STATEMENTS = (
         f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
         f"{_VERDICT}noise_estimate._with_interval",
     )),
+    Statement("real over claimed noise, along a target that is sampled in secret", distributions.sampled_noise),
     Statement("epsilon at least, from the noise", distributions.epsilon_of_noise,
               (f"{_VERDICT}noise_estimate.epsilon_lower_bound_from_noise",)),
     *map(_of_bound, BoundMethod),

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy.special import ndtri
 
 from fl_audit.adjacency import Adjacency
@@ -18,6 +19,8 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.audits.black_box.online_testing import guessed_epsilon
 from fl_audit.audits.identifiability import calibration, empirical_epsilon, likelihood_estimates
 from fl_audit.experiments.reproductions import statistics
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.likelihood_ratio import Comparison
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -25,6 +28,7 @@ from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
 from fl_audit.statistics import advantage
 from fl_audit.verdict import noise_estimate
+from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -218,6 +222,25 @@ def noise_ratios(draw: np.random.Generator, freedom: int, ratio: float) -> Print
     """Play the interval of the real over the claimed noise."""
     found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
     return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
+
+
+@over(
+    "sampled at {rate:g}, mu {mu:g}, {trials} trials x 10 rounds, ratio {ratio:g}",
+    rate=(0.05, 0.3), mu=(0.3, 3.0), trials=(5, 40), ratio=(0.5, 1.0, 2.0),
+)  # fmt: skip
+def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int, ratio: float) -> PrintedStatement:
+    """Play the same of the noise along a target that takes part in secret, as the noise measurement opens it."""
+    rows, size = trials * 10, 5
+    target, shared = draw.standard_normal((rows, size)), draw.standard_normal((rows, size))
+    target *= mu / np.linalg.norm(target, axis=1, keepdims=True)
+    side = np.where(draw.random(rows) < rate, np.repeat(draw.integers(2, size=trials), 10), 2)
+    release = shared + np.where((side == 0)[:, None], target, 0.0) + ratio * draw.standard_normal((rows, size))
+    parts = (torch.from_numpy(part) for part in (release, shared, target, np.zeros_like(target)))
+    meter = NoiseMeasurer(ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), with_neither=True)
+    lengths = torch.full((rows,), mu, dtype=torch.float64)
+    seen = meter.measure(Comparison(slice(None), *parts), torch.ones_like(lengths), lengths)
+    opened = seen.opened(side.astype(np.int64)).signal[:, 0, 0]
+    return PrintedStatement(*noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows), CONFIDENCE), ratio)
 
 
 _NOISY = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5, Accountant.GDP)

@@ -15,12 +15,13 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.run import HONEST, Parties
 from fl_audit.experiments.studies.study_tools import played
+from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import FixedClipping
@@ -30,6 +31,7 @@ from fl_audit.trials import TrialBatch
 from fl_audit.verdict.of_run import measured_in
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
+from tests.validation.signal_breaches import TargetRound
 
 _CLIENTS = 3
 _LAST_ROUND = 30
@@ -152,9 +154,34 @@ def parties_of(breach: Breach) -> Parties:
             )
             members = self.challenger.membership(batch.trials).bits
             at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
-            return total.mul_(breach.scale).add_(torch.from_numpy(breach.drawn(at)).float())
+            noise = breach.drawn(at)
+            if breach.target is not None:
+                models, key = self.transcripts[batch.name].models[-1], int(1e6 * abs(float(normals(1)[0, 0])))
+                noise = breach.altered(_target_of(self.public, models, members, server_round, key), noise)
+            drawn = torch.from_numpy(noise)
+            if breach.spares_sum:
+                unit = torch.nn.functional.normalize(total.double(), dim=1)
+                drawn = drawn - (drawn * unit).sum(dim=1, keepdim=True) * unit
+            return total.mul_(breach.scale).add_(drawn.float())
 
     return Parties(strategy=Broken)
+
+
+def _target_of(public: Federation, models: Tensor, members: Flags, number: int, key: int) -> TargetRound:
+    """Return what the target contributes to a round of a real federation."""
+
+    def sides(factor: float) -> tuple[Floats, Floats]:
+        wider = FixedClipping(factor * public.mechanism.clipping_norm)
+        federation = load_federation(replace(public, mechanism=replace(public.mechanism, clipping=wider)))
+        both = differing_contributions(federation, models, RoundContext(number))
+        present, absent = (one.total.double().numpy() for one in both)
+        return present, absent
+
+    def clipped_at(factor: float) -> Floats:
+        present, absent = sides(factor)
+        return np.where(members[:, None], present, absent)
+
+    return TargetRound(*sides(1.0), clipped_at, members, public.mechanism.clipping_norm, number, key)
 
 
 def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:

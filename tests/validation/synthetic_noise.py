@@ -15,12 +15,13 @@ from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import Breach, NoiseRound
+from tests.validation.signal_breaches import TargetRound
 
 _DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
 _Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
 _CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
-_Z, _NORM = 8.0, 3.0  # its noise multiplier and its clipping norm C
+_NORM = 3.0  # its clipping norm C
 _HONEST = Breach("none", ())
 _ODD_RECORDS, _ODD_FEATURES = 100, 200
 
@@ -35,6 +36,7 @@ class NoiseSetting:
     rounds: int = 30
     replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
     local: bool = False  # whether the noise follows the sensitivity of each round
+    multiplier: float = 8.0  # noise multiplier of the claim
 
     @property
     def parameters(self) -> int:
@@ -85,23 +87,43 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
     difference = present - absent
     sensitivity = np.linalg.norm(difference, axis=-1)
     claimed = _NORM * (2 if setting.replace else 1)
-    sigma = _Z * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
+    sigma = setting.multiplier * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
     chosen = np.where(members[:, None, None], present, absent)
-    release = np.asarray((released + chosen) * breach.scale) + _noise(rng, setting, sigma, members, breach)
+    noise = _noise(rng, setting, sigma, members, breach, (present, absent))
+    if breach.spares_sum:
+        unit = clipped / np.linalg.norm(clipped, axis=-1, keepdims=True)
+        noise = noise - np.sum(noise * unit, axis=-1, keepdims=True) * unit
+    release = np.asarray((released + chosen) * breach.scale) + noise
     shared = np.broadcast_to(clipped, release.shape)
     middle = shared + (present + absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
     residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
-    return NoiseMeasurements(members, increments, sensitivity, sigma, _Z, residuals)
+    return NoiseMeasurements(members, increments, sensitivity, sigma, setting.multiplier, residuals)
 
 
-def _noise(rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach) -> Floats:
+def _noise(
+    rng: np.random.Generator,
+    setting: NoiseSetting,
+    sigma: Floats,
+    members: Flags,
+    breach: Breach,
+    sides: tuple[Floats, Floats],
+) -> Floats:
     normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
     sizes = tuple(size for _, size in setting.tensors)
 
     def drawn(number: int) -> Floats:
-        own = sigma[:, number - 1]
-        return breach.drawn(NoiseRound(lambda at: normals[:, at - 1], number, setting.rounds, members, own, sizes, key))
+        own, (present, absent) = sigma[:, number - 1], (side[:, number - 1] for side in sides)
+        at = NoiseRound(lambda at: normals[:, at - 1], number, setting.rounds, members, own, sizes, key)
+        chosen = np.where(members[:, None], present, absent)
+        # Those that are longer than half of the norm count as clipped ones, and are as long as one likes without.
+        longer = np.linalg.norm(chosen, axis=1, keepdims=True) > _NORM / 2
+
+        def clipped_at(factor: float) -> Floats:
+            return np.where(longer, factor, 1.0) * chosen
+
+        target = TargetRound(present, absent, clipped_at, members, _NORM, number, key)
+        return breach.altered(target, breach.drawn(at))
 
     return np.stack([drawn(number) for number in range(1, setting.rounds + 1)], axis=1)
 
@@ -198,6 +220,7 @@ def _residuals(
         freedom=freedom,
         projections=_projections(residual, unit),
         gradient=_along_gradients(error, unit, shared),
+        signal=_signal(standard, chosen, unit, sigma)[:, :, None],
         grain=np.zeros_like(sigma),
         low_bits=low_bits,
         low_bits_count=np.full(low_bits.shape, release.shape[-1], dtype=np.int64),
@@ -229,6 +252,15 @@ def _projections(residual: Floats, unit: Floats) -> Floats:
     square = np.sum(along**2, axis=-1, keepdims=True)
     gain = np.divide(1 / np.sqrt(1 - square) - 1, square, out=np.zeros_like(square), where=square > 0)
     return np.asarray(seen + gain * np.sum(seen * along, axis=-1, keepdims=True) * along)
+
+
+def _signal(standard: Floats, chosen: Floats, unit: Floats, sigma: Floats) -> Floats:
+    """Return the noise along the difference and along what was contributed, and the length of that over sigma."""
+    length = np.linalg.norm(chosen, axis=-1)
+    own = np.sum(standard * chosen, axis=-1)
+    along = np.where(np.any(unit != 0, axis=-1), np.sum(standard * unit, axis=-1), np.nan)
+    towards = np.divide(own, length, out=np.full_like(own, np.nan), where=length > 0)
+    return np.stack([along, towards, length / sigma], axis=-1)
 
 
 def _along_gradients(error: Floats, unit: Floats, shared: Floats) -> Floats:

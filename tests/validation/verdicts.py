@@ -19,22 +19,25 @@ from scipy.stats import binom, kstest
 from fl_audit.arrays import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
-from fl_audit.verdict.family import FAMILY_LEVEL
+from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.family import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import run_family
 from tests.validation.engine_runs import honest_plans, measured_run
+from tests.validation.opened_breaches import measured_of
 from tests.validation.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
+from tests.validation.synthetic_opened import OpenedSetting
 
 ALARM = 1e-3  # probability with which the study itself may raise a false alarm, over all that it checks
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _TRIALS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
     T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES,
-    T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER,
+    T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER, T.EVEN_SIZES, T.CARRIED_SIZES, T.NOISE_PART,
+    T.COPIED_SIZES, T.SECRET_COORDINATES, *(name for name in OF_OPENED if name is not T.EXACT_STEPS),
 )  # fmt: skip
 """Tests whose p-values are Bonferroni's, or of a count."""
-NOT_RANDOM = (T.SENSITIVITY,)
+NOT_RANDOM = (T.SENSITIVITY, T.EXACT_STEPS)
 
 
 def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
@@ -51,13 +54,17 @@ def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
 def _honest_runs(count: int, seed: int = 0) -> Iterator[NoiseMeasurements]:
     """Play honest federations of both scalings and relations, three models and 2 to 60 trials, one after the other.
 
-    Every tenth is the logistic model whose sensitivities follow the secret.
+    Every tenth is the logistic model whose sensitivities follow the secret, and another tenth opens samples, shares of
+    the noise, quantile bits and last bits.
     """
     for number in range(count):
         rng = np.random.default_rng((seed, number))
         trials = _TRIALS[number % len(_TRIALS)]
         if number % 10 == 9:
             yield play_odd_feature(rng, OddFeature(trials=trials, mu=3.0 + number % 3))
+            continue
+        if number % 10 == 8 and trials > 2:
+            yield measured_of(rng, OpenedSetting(trials=trials, rounds=int(rng.integers(2, 21)), rate=0.3))
             continue
         tensors = _MODELS[number % len(_MODELS)]
         relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))

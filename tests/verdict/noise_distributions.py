@@ -53,6 +53,7 @@ def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: floa
         projections=real[..., None] * rng.standard_normal((*shape, DIRECTIONS)),
         gradient=real * rng.standard_normal(shape),
         grain=np.zeros(shape),
+        signal=np.full((*shape, 1, 3), np.nan),
         low_bits=np.cos(phases).sum(axis=-1),
         low_bits_count=np.full((*shape, 1, len(LOW_BITS_KINDS)), 60, dtype=np.int64),
         strides=(noise**2 * rng.chisquare(sizes, (*shape, len(sizes))))[:, :, None],

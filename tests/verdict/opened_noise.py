@@ -51,6 +51,7 @@ def measured_of(noise: Floats, members: NDArray[np.bool_], grain: float = 1e-7) 
         projections=np.full((*shape, 0), np.nan),
         gradient=np.where(mu > 0, SIGMA * seen[:, :, 1], np.nan),
         grain=np.full(shape, grain),
+        signal=np.full((*shape, 1, 3), np.nan),
         low_bits=phases[:, :, None],
         low_bits_count=np.full((*shape, 1, 3), parameters, dtype=np.int64),
         strides=strides[:, :, None],

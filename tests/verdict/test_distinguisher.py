@@ -64,7 +64,7 @@ def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
     [
         ("10 % larger under D'", "scale of all classes of coordinates"),
         ("every 7th round repeats the one before under D'", "equal values"),
-        ("grid of .01 under D", "grid"),
+        ("grid of .01 under D", "equal values"),
         ("neighbours correlated .1 under D", "neighbouring coordinates"),
         (SIGNS, "drift of tensor 'second' in odd rounds"),
     ],

@@ -3,6 +3,7 @@
 Statistical tests have fixed seeds; each would raise a false alarm once in 10,000 seeds.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -196,6 +197,35 @@ def test_the_true_side_of_the_sample_is_the_noise_itself(bit: bool) -> None:
         np.testing.assert_allclose(found.strides[:, 0 if bit else 1, first], classes, rtol=1e-9)
     assert stride_sizes(SIZE).sum() == SIZE
     assert uniform(stats.norm.cdf(found.sample[:, 0 if bit else 1]))
+
+
+@pytest.mark.parametrize("bit", [True, False])
+def test_the_noise_along_the_difference_and_along_a_sides_own_contribution_is_the_projection_itself(bit: bool) -> None:
+    """Also where the unit took no part, and 0 where there is nothing to project on."""
+    sigma, side = 4.0, 0 if bit else 1
+    seen, width = make_release(1000, sigma, 12, 300.0, bit), torch.full((1000,), 4.0, dtype=torch.float64)
+    found = NoiseMeasurer(LAYOUT, directions(), with_neither=True).measure(seen, width, seen.difference.norm(dim=1))
+    unit = seen.difference / seen.difference.norm(dim=1, keepdim=True)
+    rest = seen.release - seen.shared
+    for number, true in enumerate((seen.present, seen.absent, torch.zeros_like(rest))):
+        noise, length = (rest - true) / sigma, true.norm(dim=1)
+        np.testing.assert_allclose(found.signal[:, number, 0], (noise * unit).sum(dim=1), atol=1e-9)
+        np.testing.assert_allclose(found.signal[:, number, 2], length / sigma, atol=1e-12)
+        own = (noise * true).sum(dim=1) / length if number < 2 else torch.full((1000,), math.nan)
+        np.testing.assert_allclose(found.signal[:, number, 1], own, atol=1e-9)
+    assert uniform(stats.norm.cdf(found.signal[:, side, 0]))
+    assert uniform(stats.norm.cdf(found.signal[:, side, 1]))
+
+
+def test_without_a_difference_or_a_contribution_there_is_no_direction() -> None:
+    draw = np.random.default_rng(6)
+    release, shared, present = (torch.from_numpy(draw.standard_normal((2, SIZE))) for _ in range(3))
+    absent = torch.stack([present[0], torch.zeros(SIZE, dtype=torch.float64)])
+    seen = Comparison(slice(0, 2), release, shared, present, absent)
+    found = measure(seen, 1.0).signal
+    assert np.isnan(found[:, :, 0]).tolist() == [[True, True], [False, False]]
+    assert np.isnan(found[:, :, 1]).tolist() == [[False, False], [False, True]]
+    assert found[1, 1, 2] == 0
 
 
 def test_a_unit_that_took_no_part_is_a_third_side() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from fl_audit.errors import InputError
-from fl_audit.verdict.family import FAMILY_LEVEL, Missing, NotOffered, TestName
+from fl_audit.verdict.family import FAMILY_LEVEL, OF_OPENED, Missing, NotOffered, TestName
 from fl_audit.verdict.noise_copies import (
     _cosine_at,
     _cosine_tail,
@@ -62,12 +62,12 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     assert math.fsum(name.level for name in family) == pytest.approx(FAMILY_LEVEL, rel=1e-12)
     assert TestName.CANARIES.level == FAMILY_LEVEL
     for judged in (TestName.SCORES, TestName.CANDIDATES):
-        together = (judged, TestName.NOISE_ALONG_RECORD, TestName.SECRET_ALONG_RECORD)
-        assert math.fsum(name.level for name in together) == pytest.approx(FAMILY_LEVEL, rel=1e-12)
+        together = (judged, TestName.NOISE_ALONG_RECORD, TestName.SECRET_ALONG_RECORD, *OF_OPENED)
+        assert math.fsum(name.level for name in together) <= FAMILY_LEVEL
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.campaign)])
 def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
     """Kolmogorov-Smirnov at 1e-4 for each exact test; unions and counts: never too small."""
     for name, values in p_values(runs, trials=8, rounds=16).items():
@@ -80,7 +80,7 @@ def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("noise", "runs"), [(1.05, 60), pytest.param(3.0, 200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("noise", "runs"), [(1.05, 60), pytest.param(3.0, 200, marks=pytest.mark.campaign)])
 def test_noise_above_the_guarantee_violates_nothing(noise: float, runs: int) -> None:
     for name, values in p_values(runs, seed=1, trials=6, rounds=8, noise=noise).items():
         assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
@@ -130,7 +130,8 @@ def test_an_honest_synthetic_federation_breaks_nothing() -> None:
     for seed in range(5):
         tests, missing = run_family(play(np.random.default_rng(100 + seed), NoiseSetting(trials=10)))
         assert not any(test.violated for test in tests)
-        assert {name for name, _ in missing} <= {TestName.DISTINGUISHER}  # which needs more trials
+        # It opens nothing, and learns of too few trials.
+        assert {name for name, _ in missing} <= {TestName.DISTINGUISHER, TestName.SECRET_COORDINATES, *OF_OPENED}
 
 
 def test_limits_of_detection_are_found_nine_times_in_ten() -> None:
@@ -228,8 +229,8 @@ def test_only_the_true_side_is_left_when_secrets_are_opened() -> None:
     assert honest is not None
     shape = (4, 3, 2, len(PLACES))
     sides = np.broadcast_to(np.array([0.0, 1.0])[:, None], shape)
-    two = replace(honest, **{name: np.repeat(getattr(honest, name), 2, axis=2)
-                             for name in ("low_bits", "low_bits_count", "strides")}, sample=sides)  # fmt: skip
+    doubled = ("low_bits", "low_bits_count", "strides", "signal")
+    two = replace(honest, **{name: np.repeat(getattr(honest, name), 2, axis=2) for name in doubled}, sample=sides)
     truth = np.array([0, 1, 1, 0])[:, None] * np.ones((1, 3), dtype=np.int64)
     opened = two.opened(truth)
     assert opened.layout.sides == 1
@@ -362,6 +363,7 @@ LOUDER: dict[str, tuple[Any, float]] = {
     "trial-rounds": (np.random.default_rng(8).random(_SHAPE[:2]) < 0.4, 1.7),
     "the bias": (np.s_[..., 640:], 10.0),
     "one coordinate": (np.s_[..., 649], 1000.0),
+    "everything": (np.s_[:], 4.0),
     "half of the coordinates": (np.s_[..., ::2], 2.0),
 }
 
@@ -389,7 +391,7 @@ def _louder(where: Any, factor: float) -> NoiseMeasurements:
     return play(np.random.default_rng(5), sizes, breach)
 
 
-@pytest.mark.parametrize("sets", [1000, pytest.param(4000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sets", [1000, pytest.param(4000, marks=pytest.mark.campaign)])
 def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) -> None:
     """Sets of 112 coordinates over 100 rounds: the shares under .01 and .001, each binomial at 1e-4."""
     draw = np.random.default_rng(50)

@@ -1,56 +1,84 @@
 """Large arrays of messages travel beside them: Ray copies what is inside a message twice more on its way.
 
 Models that many clients are sent lie in Ray's object store once, and go to each node once, not once for each client.
+Those that one client alone is sent, or sends, travel with its call.
 """
 
 import copy
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import ray
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
-_LARGE = 2**20
+_LARGE = 2**16
 """Bytes from which on an array travels beside its message."""
-_KEPT = 2
-"""So many arrays that were sent last stay in the object store for other clients: the models of two batches."""
+
+Hole = tuple[Array, int]
+"""An array that was left empty, and the place of its bytes among those that were taken out."""
+TakenOut = tuple[list[Message], list[Hole], list[Array]]
+"""Messages without their large arrays, what is empty in them, and the arrays that were there."""
 
 
-def large_arrays_of() -> tuple[
-    Callable[[Message], tuple[Message, dict[Any, Any]]], Callable[[Any, Mapping[Any, Any]], Any]
-]:
-    """Return how large arrays are taken out of a message, by their places in it, and how they are put back into it.
+def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
+    """Return how large arrays are taken out of messages, and how their bytes are put back into what was left empty.
 
     Both are local functions, so that Ray sends them whole to machines that do not have this module.
     """
 
-    def take_out(message: Message) -> tuple[Message, dict[Any, Any]]:
-        """Return a copy of a message without its large arrays, and their bytes by record and name."""
-        if not message.has_content():
-            return message, {}
-        content, large = RecordDict(dict(message.content)), dict[Any, Any]()
-        for name, record in message.content.array_records.items():
-            found = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
-            large |= {(name, key): np.frombuffer(array.data, np.uint8) for key, array in found.items()}
-            emptied = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in found.items()}
-            content[name] = ArrayRecord(dict(record) | emptied)
-        light = copy.copy(message)  # Flower's own store of messages holds the original
-        light.content = content
-        return light, large
+    def take_out(messages: Sequence[Message]) -> TakenOut:
+        """Return copies of messages, in which what they have in common is still in common.
 
-    def put_back(message: Any, large: Mapping[Any, Any]) -> Any:
-        """Return a message with its large arrays.
+        Empty arrays and messages have to be sent in one piece, so that the empty arrays are those of the messages when
+        they arrive.
+        """
+        records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
+        contents = dict[int, RecordDict]()
+
+        def emptied(record: ArrayRecord) -> ArrayRecord:
+            if id(record) not in records:
+                found = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
+                left = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in found.items()}
+                records[id(record)] = without = ArrayRecord(dict(record) | left) if found else record
+                for key, array in found.items():
+                    large.setdefault(id(array.data), array)
+                    holes.append((without[key], list(large).index(id(array.data))))
+            return records[id(record)]
+
+        def without_large(content: RecordDict) -> RecordDict:
+            if id(content) not in contents:
+                # `content.array_records` makes a dictionary anew whenever it is asked.
+                held = {name: one for name, one in content.items() if isinstance(one, ArrayRecord)}
+                found = {name: emptied(record) for name, record in held.items()}
+                is_light = all(found[name] is record for name, record in held.items())
+                contents[id(content)] = content if is_light else RecordDict(dict(content) | found)
+            return contents[id(content)]
+
+        def light(message: Message) -> Message:
+            found = without_large(message.content) if message.has_content() else None
+            if found is None or found is message.content:
+                return message
+            copied = copy.copy(message)  # whoever sent it still reads the original
+            copied.content = found
+            return copied
+
+        lights = [light(message) for message in messages]
+        return lights, holes, list(large.values())
+
+    def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
+        """Fill the arrays that were left empty.
 
         Parameters
         ----------
-        message, large
-            As `take_out` returns them; where a call has failed, there is no message and nothing is put into it.
+        holes, large
+            The empty arrays, each with the place of its bytes, and the bytes, as arrays of numpy.
         """
-        for (name, key), values in large.items():
-            message.content.array_records[name][key].data = values.tobytes()
-        return message
+        content = [values.tobytes() for values in large]
+        for hole, place in holes:
+            hole.data = content[place]
 
     return take_out, put_back
 
@@ -58,18 +86,39 @@ def large_arrays_of() -> tuple[
 take_out, put_back = large_arrays_of()
 
 
-class SentArrays:
-    """References to the arrays that were sent last."""
+class SharedArray:
+    """The bytes of an array that several messages hold; they are put into the object store when they are first sent."""
 
-    def __init__(self) -> None:
-        self._sent, self._lock = dict[int, tuple[Any, Any]](), threading.Lock()
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._lock = threading.Lock()
+        self._reference: Any = None
 
-    def reference(self, values: Any) -> Any:
-        """Put the bytes of an array into the object store, unless they are there."""
+    def reference(self) -> Any:
+        """Return Ray's reference to the bytes."""
         with self._lock:
-            address = values.ctypes.data
-            if address not in self._sent:
-                self._sent[address] = values, ray.put(values)
-            while len(self._sent) > _KEPT:
-                del self._sent[next(iter(self._sent))]
-            return self._sent[address][1]
+            if self._reference is None:
+                self._reference = ray.put(bytes_of(self.array))
+            return self._reference
+
+
+def bytes_of(array: Array) -> Any:
+    """Return the bytes of an array as numpy's, which Ray carries without a copy."""
+    return np.frombuffer(array.data, np.uint8)
+
+
+def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
+    """Return the large arrays that stand in more than one of some messages, by the identity of the bytes of each."""
+    records = {id(one): one for message in messages for one in _array_records(message)}
+    counts = Counter(id(one) for message in messages for one in _array_records(message))
+    arrays, times = dict[int, Array](), Counter[int]()
+    for identity, record in records.items():
+        for array in record.values():
+            if len(array.data) >= _LARGE:
+                arrays[id(array.data)] = array
+                times[id(array.data)] += counts[identity]
+    return {identity: SharedArray(array) for identity, array in arrays.items() if times[identity] > 1}
+
+
+def _array_records(message: Message) -> list[ArrayRecord]:
+    return [one for one in message.content.values() if isinstance(one, ArrayRecord)] if message.has_content() else []

@@ -1,59 +1,63 @@
-"""Flower's simulation runtime on the client pool; whatever of the runtime's insides is touched, is touched here."""
+"""Flower's simulation runtime on the client pool; whatever of the runtime's insides is touched, is touched here.
+
+Flower's runtime starts Ray, registers the nodes and runs the server's app. Messages go to the client pool directly:
+the runtime would look through all of them for each, and would make a call of Ray of each.
+"""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
-from queue import Empty, Queue, SimpleQueue
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.server.superlink.fleet.vce import vce_api
 from flwr.server.superlink.fleet.vce.backend import raybackend
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
+from flwr.superlink.grid import InMemoryGrid
 
-from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of
-from fl_audit.experiments.runs.cluster.pool import ClientPool
+from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.runs.cluster.pool import CallError, ClientPool
+from fl_audit.experiments.runs.cluster.sharing import Outcome, SharedCalls
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.grids import GridAround
 from fl_audit.user_modules import Portable
-
-_CALLS_PER_SLOT = 2
-_FEWEST_CALLS, _MOST_CALLS = 16, 1024
-"""Calls that Flower's runtime hands over at the same time, a thread each: it would take no more than 32, and fewer on
-a head with few cores, however large the cluster is."""
 
 _REPLACED: tuple[tuple[Any, str], ...] = (
     (raybackend, "RayBackend"),
-    (vce_api, "ThreadPoolExecutor"),
     (vce_api, "_register_nodes"),
     (vce_api, "add_messages_to_queue"),
 )
-_REGISTER, _HAND_OVER = vce_api._register_nodes, vce_api.add_messages_to_queue
-_SECONDS_BETWEEN_LOOKS = 0.1
-"""After so long without a message it is looked whether the run has ended."""
+_REGISTER = vce_api._register_nodes
+_SECONDS_TO_BUILD = 300.0
+"""How long a Ray may take to start before a run gives it up."""
 
 
 class PoolBackend(raybackend.RayBackend):
-    """Flower's Ray backend with another pool of processes.
+    """Flower's Ray backend with another pool of processes, to which the grid of the run sends messages itself.
 
     Parameters
     ----------
-    backend_config, retries
-        The configuration, as Flower's backend takes it, and the retries, as `ClientPool` takes them.
+    backend_config, built
+        The configuration, as Flower's backend takes it, and what is told of the pool, or of why there is none.
     """
 
-    def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:
-        super().__init__(backend_config)
-        self._retries = retries
-        self._call_context = CallContext()
+    def __init__(self, backend_config: BackendConfig, built: Callable[[ClientPool | Exception], None]) -> None:
+        self._built = built
+        try:
+            super().__init__(backend_config)
+        except Exception as error:
+            built(error)
+            raise
         self.clients: ClientPool | None = None
 
     @property
     def num_workers(self) -> int:
-        """How many calls Flower hands over at the same time."""
-        assert self.clients is not None
-        return min(_MOST_CALLS, max(_FEWEST_CALLS, _CALLS_PER_SLOT * self.clients.capacity))
+        """How many messages Flower hands over at the same time: none is ever in its store."""
+        return 1
 
     def is_worker_idle(self) -> bool:
         """Flower never asks."""
@@ -63,14 +67,18 @@ class PoolBackend(raybackend.RayBackend):
         """Start no process yet: they start when they are needed."""
         from ray import cloudpickle
 
-        # Workers would look for our modules in the user's directory first; see `Portable`.
-        self.clients = ClientPool(Portable(app_fn(), cloudpickle.dumps), self.client_resources, self._retries)
+        try:
+            # Workers would look for our modules in the user's directory first; see `Portable`.
+            app, ahead = (Portable(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
+            self.clients = ClientPool(app, self.client_resources, ahead)
+        except Exception as error:
+            self._built(error)
+            raise
+        self._built(self.clients)
 
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Run a client call."""
-        assert self.clients is not None
-        call_context = self._call_context.of(message, context)
-        return self.clients.call(compartment_of(message, context), message, context, call_context)
+        """Flower has no messages to hand over."""
+        raise AssertionError("messages go to the pool directly")
 
     def terminate(self) -> None:
         """End all processes."""
@@ -80,17 +88,28 @@ class PoolBackend(raybackend.RayBackend):
 
 
 class PoolInPlace:
-    """What Flower's runtime uses while the client pool is in place; `retries` are those of `ClientPool`."""
+    """What Flower's runtime uses while the client pool is in place.
 
-    def __init__(self, retries: int) -> None:
-        self._retries, self._built = retries, list[PoolBackend]()
+    Parameters
+    ----------
+    retries
+        How often a call is made again whose process has died, on a node that has not.
+    """
+
+    def __init__(self, retries: int = 2) -> None:
+        self._retries = retries
         self._nodes: list[int] | None = None
-        self._written = SimpleQueue[int]()
+        self._grids = list[PoolGrid]()
+        self._is_built = threading.Event()
+        self._found: ClientPool | Exception | None = None
 
     def build(self, config: BackendConfig) -> PoolBackend:
         """Build the backend."""
-        self._built.append(PoolBackend(config, self._retries))
-        return self._built[-1]
+        return PoolBackend(config, self._note)
+
+    def _note(self, found: ClientPool | Exception) -> None:
+        self._found = found
+        self._is_built.set()
 
     def register(self, num_nodes: int, state_factory: Any) -> dict[int, int]:
         """Register nodes as Flower does, and note them.
@@ -104,65 +123,206 @@ class PoolInPlace:
         self._nodes = sorted(found, key=found.__getitem__)
         return found
 
-    def watch(self, store: Any) -> None:
-        """Note from now on to which nodes messages are written that Flower's store of messages accepts."""
-        keep: Callable[[Message], str | None] = store.store_message_ins
-
-        def kept(message: Message) -> str | None:
-            identity = keep(message)
-            if identity is not None:
-                self._written.put(message.metadata.dst_node_id)
-            return identity
-
-        store.store_message_ins = kept
-
-    def hand_over(
-        self, state: Any, queue: "Queue[Message]", nodes_mapping: Mapping[int, int], f_stop: threading.Event
-    ) -> None:
-        """Hand every message of a watched store over as soon as it is written, until the run ends.
-
-        Flower's runtime asks for one message to each node, ten times a second, and for each node its store checks all
-        messages there are. With ten thousand nodes that takes forever, and with ten it is what a short round waits for.
+    @staticmethod
+    def hand_over(state: Any, queue: Any, nodes_mapping: Any, f_stop: threading.Event) -> None:
+        """Hand nothing over: Flower's store has no messages.
 
         Parameters
         ----------
-        state, queue
-            The store, and where messages wait for a client process.
-        nodes_mapping
-            The partition of every node; it is not needed.
+        state, queue, nodes_mapping
+            The store, where messages wait for a client process, and the partition of every node; none is needed.
         f_stop
             Set when the run ends.
         """
-        while not f_stop.is_set():
-            with suppress(Empty):
-                for message in state.get_message_ins(self._written.get(timeout=_SECONDS_BETWEEN_LOOKS), limit=1):
-                    queue.put(message)
+        f_stop.wait()
 
     def nodes_in_order(self) -> list[int] | None:
         """Return the node of each partition, once all are registered."""
         return self._nodes
 
+    @property
+    def failure(self) -> FederationError | None:
+        """Why there is no pool; None if there is one, or nobody knows."""
+        return FederationError(str(self._found)) if isinstance(self._found, Exception) else None
+
+    def clients(self) -> ClientPool:
+        """Wait for the pool of client processes, and return it.
+
+        Raises
+        ------
+        FederationError
+            If there is none.
+        """
+        self._is_built.wait(_SECONDS_TO_BUILD)
+        if isinstance(self._found, ClientPool):
+            return self._found
+        said = str(self._found) if self._found is not None else f"Ray did not start within {_SECONDS_TO_BUILD:.0f} s"
+        raise FederationError(said)
+
+    def grid(self, grid: InMemoryGrid, context: Context) -> "PoolGrid":
+        """Return the grid by which a server reaches the clients in the processes of the pool.
+
+        Parameters
+        ----------
+        grid, context
+            What Flower's runtime hands to the server's app.
+        """
+        # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
+        self._grids.append(PoolGrid(grid, self, self._retries, context))
+        return self._grids[-1]
+
     def end_calls(self) -> None:
         """End all calls at once."""
-        for backend in self._built:
-            if backend.clients is not None:
-                backend.clients.close()
+        if isinstance(self._found, ClientPool):
+            self._found.close()
+
+
+class PoolGrid(GridAround):
+    """A grid whose messages go to the client pool, where the calls of several clients share one of Ray.
+
+    Parameters
+    ----------
+    grid, pool, retries, context
+        Flower's own, the pool, how often a call is made again whose process died, and the context of the server.
+    """
+
+    def __init__(self, grid: InMemoryGrid, pool: PoolInPlace, retries: int, context: Context) -> None:
+        super().__init__(grid)
+        self._pool, self._retries = pool, retries
+        self._contexts = _Contexts(pool, context)
+        self._changed = threading.Condition()
+        self._messages: dict[str, Message] = {}
+        self._replies: dict[str, Message] = {}
+        self._calls: SharedCalls | None = None
+
+    def nodes_in_order(self) -> list[int] | None:
+        """Return the node of each partition, once all are registered."""
+        return self._pool.nodes_in_order()
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Have messages answered, and return their identities.
+
+        Raises `FederationError` if there are no client processes.
+
+        Parameters
+        ----------
+        messages
+            The messages.
+        """
+        if self._calls is None:
+            self._calls = SharedCalls(self._pool.clients(), self._retries, self._contexts, self._settle)
+        sent = {str(uuid.uuid4()): message for message in messages}
+        for identity, message in sent.items():
+            message.metadata.__dict__["_message_id"] = identity
+        with self._changed:
+            self._messages |= sent
+        self._calls.add(sent)
+        return list(sent)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return the replies that are there."""
+        with self._changed:
+            # Of the many that are asked for few are there.
+            asked = message_ids if isinstance(message_ids, set) else set(message_ids)
+            return [self._replies.pop(identity) for identity in list(self._replies) if identity in asked]
+
+    def wait_for_replies(self, seconds: float) -> None:
+        """Wait until there is a reply that nobody has pulled, or until the time is over."""
+        with self._changed:
+            is_there = self._changed.wait_for(lambda: self._replies, seconds)
+        if not is_there and self._calls is not None:
+            self._calls.use_all_nodes()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages and return their replies, all or those that are there in time.
+
+        Parameters
+        ----------
+        messages, timeout
+            The messages, and seconds, or None to wait for all.
+        """
+        waiting, found = set(self.push_messages(messages)), list[Message]()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while waiting and (deadline is None or time.monotonic() < deadline):
+            self.wait_for_replies(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
+            arrived = self.pull_messages(waiting)
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+            found += arrived
+        return found
+
+    def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        """Note what became of messages."""
+        with self._changed:
+            messages = [self._messages.pop(identity) for identity, _ in outcomes]
+        replies = dict[str, Message]()
+        for message, (identity, outcome) in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, CallError):
+                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"Message: {outcome}")
+                replies[identity] = Message(error, reply_to=message)
+            else:
+                replies[identity] = outcome
+            replies[identity].metadata.__dict__["_message_id"] = str(uuid.uuid4())
+        with self._changed:
+            self._replies |= replies
+            self._changed.notify_all()
+
+
+class _Contexts(dict[int, Context]):
+    """What nodes keep between calls, made when a node is first called."""
+
+    def __init__(self, pool: PoolInPlace, server: Context) -> None:
+        super().__init__()
+        self._pool, self._server = pool, server
+        self._partitions: dict[int, int] = {}
+
+    def __missing__(self, node: int) -> Context:
+        if not self._partitions:
+            nodes: Sequence[int] = self._pool.nodes_in_order() or ()
+            self._partitions = {one: partition for partition, one in enumerate(nodes)}
+        told = {"partition-id": self._partitions[node], "num-partitions": len(self._partitions)}
+        run, settings = self._server.run_id, self._server.run_config
+        self[node] = Context(run, node, UserConfig(told), RecordDict(), UserConfig(settings))
+        return self[node]
+
+
+_IN_PLACE = list[PoolInPlace]()
+"""The pool that is in place now, last."""
+
+
+def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGrid":
+    """Return the grid by which a server reaches the clients: that of the pool, where it is in place.
+
+    Parameters
+    ----------
+    grid, context
+        What Flower's runtime hands to the server's app.
+    """
+    return _IN_PLACE[-1].grid(grid, context) if _IN_PLACE else grid
 
 
 @contextmanager
 def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
     """Have Flower's runtime use the client pool inside the block."""
-    replaced, pool = tuple(getattr(module, name) for module, name in _REPLACED), PoolInPlace(retries)
-    _put(pool.build, partial(ThreadPoolExecutor, _MOST_CALLS), pool.register, pool.hand_over)
+    replaced = tuple(getattr(module, name) for module, name in _REPLACED)
     try:
-        yield pool
+        yield put_pool_in_place(retries)
     finally:
         _put(*replaced)
+        _IN_PLACE.pop()
 
 
-def put_pool_in_place() -> None:
-    """Have Flower's runtime use the client pool from now on in this process."""
-    _put(PoolBackend, partial(ThreadPoolExecutor, _MOST_CALLS), _REGISTER, _HAND_OVER)
+def put_pool_in_place(retries: int = 2) -> PoolInPlace:
+    """Have Flower's runtime use the client pool from now on in this process.
+
+    Parameters
+    ----------
+    retries
+        How often a call is made again whose process has died, on a node that has not.
+    """
+    pool = PoolInPlace(retries)
+    _IN_PLACE.append(pool)
+    _put(pool.build, pool.register, pool.hand_over)
+    return pool
 
 
 def _put(*values: Any) -> None:

@@ -1,14 +1,18 @@
-"""What client calls bring along: the federation, the modules of the user, and the shard of the client that is called.
+"""What client calls bring along: the federation, the modules of the user, and the shards of the clients that are
+called.
 
-It lies in Ray's object store, once, and is fetched by the processes that need it: no machine but the driver's needs the
-data or the modules.
+Federation and modules lie in Ray's object store, once, and are fetched by the processes that need them. Shards travel
+with the first calls of their clients in a process. No machine but the driver's needs the data or the modules.
 """
 
+import pickle
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import ray
 from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
@@ -36,6 +40,7 @@ def compartment_of(message: Message, context: Context) -> int:
     return (_TARGETS if client in holders else 0) + (_INSIDERS if client in insiders else 0)
 
 
+_SHARD = "shard"
 Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
 """What tells a piece of call context from others, and what packs it: what is packed is called in a process, once."""
 
@@ -57,20 +62,57 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
         ((text, "federation", compartment), lambda: sent_federation(federation, knows_all, knows_differing)),
     ]
     if message.metadata.message_type != f"query.{Query.IDENTIFY}" and not federation.public.is_canary(client):
-        found.append(((text, "shard", client), lambda: sent_shard(federation, client)))
+        found.append(((text, _SHARD, client), lambda: sent_shard(federation, client)))
     return found
 
 
+def weight_of(message: Message, context: Context) -> int:
+    """Return about how much work a call is: the records of the client that is called, at least 1.
+
+    Parameters
+    ----------
+    message, context
+        The call, and the context of the client that is called.
+    """
+    if (text := _federation_of_message(message)) is None:
+        return 1
+    federation, client = _federation(text), _client(context)
+    return 1 if federation.public.is_canary(client) else max(1, len(federation.shards[client]))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What some calls bring along that their process does not have."""
+
+    references: list[Any]  # to functions that bring what many clients need, in the order in which they are to be called
+    # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
+    own: tuple[bytes, list[Any]] | None
+    keys: frozenset[Hashable]  # what tells all of it from other call context
+
+
 class CallContext:
-    """Puts what calls need into the object store, when it is first needed."""
+    """Packs what calls need: what many clients need lies in the object store once, shards travel with the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
-    def of(self, message: Message, context: Context) -> list[Any]:
-        """Return references to what a process needs for a call, in the order in which it is to be unpacked."""
-        return [self._reference(*piece) for piece in parts_of(message, context)]
+    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> Packed:
+        """Return what a process needs for calls.
+
+        Parameters
+        ----------
+        calls, has
+            The calls, and what call context their process was given before.
+        """
+        needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
+        own = [packed() for key, packed in needed.items() if _is_own(key)]
+        references = [self._reference(key, packed) for key, packed in needed.items() if not _is_own(key)]
+        # Their process was given a federation before, so it has what these are made of.
+        buffers = list[pickle.PickleBuffer]()
+        pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
+        arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]
+        return Packed(references, (pickled, arrays) if own else None, frozenset(needed))
 
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:
@@ -78,6 +120,10 @@ class CallContext:
                 with room_is_told():
                     self._references[key] = ray.put(Portable(packed(), cloudpickle.dumps))
             return self._references[key]
+
+
+def _is_own(key: Hashable) -> bool:
+    return isinstance(key, tuple) and key[1] == _SHARD
 
 
 def _federation_of_message(message: Message) -> str | None:

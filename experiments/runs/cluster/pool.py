@@ -1,31 +1,34 @@
-"""Client processes on Ray: which of them a call goes to, and what becomes of a call whose process or node is lost.
+"""Client processes on Ray: where they are started, and how it is noticed that one, or its node, is lost.
 
 Flower's own pool keeps an actor that has died, and fails every later call on it. Here a dead process leaves the pool,
-its call is made again, and a node that is lost costs its unfinished calls and nothing else. Processes are placed by
-this pool, so it always knows which node a call runs on. Clients of different compartments never share a process.
+and a node that is lost costs its unfinished calls and nothing else. Processes are placed by this pool, so it always
+knows which node a call runs on. Clients of different compartments never share a process.
 """
 
 import os
+import pickle
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from flwr.app import Context, Message
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
-from fl_audit.experiments.runs.cluster.array_transport import SentArrays, large_arrays_of, put_back, take_out
+from fl_audit.experiments.runs.cluster.array_transport import SharedArray, put_back
+from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load, process_class
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_OF_A_CALL = 0.1
+"""A process that has worked so long on calls that share one of Ray begins no further one of them, and answers."""
 _SECONDS_TO_END = 5.0
-"""How long a look at the nodes may go on once the pool is closed: a Ray that is shut down under it ends the program."""
+"""How long what asks Ray may go on once the pool is closed: a Ray that is shut down under it ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """How long Ray may take to notice that a node is gone, once processes on it have died."""
 
@@ -36,6 +39,9 @@ _NO_ROOM = (
     "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer trials at a time "
     "(run.trials-per-batch)"
 )
+
+
+_ENDED = "the run is being ended"
 
 
 class CallError(RuntimeError):
@@ -61,14 +67,22 @@ class Node:
 
 
 @dataclass(eq=False)
-class _Process:
-    handle: Any
+class ClientProcess:
+    """A process in which clients are called."""
+
+    handle: Any  # ray's handle of it
     node: Node
-    compartment: int
+    compartment: int  # whose clients are called in it
+    has: set[Hashable] = field(default_factory=set)  # what call context it was given
 
 
-class _LostError(Exception):
-    """The process of a call, or its node, is gone."""
+class LostCallsError(Exception):
+    """Nothing came of some calls: their process or its node is gone, or there are words for what Ray could not do."""
+
+    @property
+    def words(self) -> str:
+        """What Ray could not do; empty where the process is gone."""
+        return str(self)
 
 
 class ClientPool:
@@ -76,10 +90,10 @@ class ClientPool:
 
     Parameters
     ----------
-    app, share
-        The client app, as Ray can send it, and how much of a node one client takes: `num_cpus` and `num_gpus`.
-    retries
-        How often a call is made again whose process has died, on a node that has not.
+    app, read_ahead
+        The client app, and what is told of the calls that follow in its thread, or None, both as Ray can send them.
+    share
+        How much of a node one client takes: `num_cpus` and `num_gpus`.
 
     Raises
     ------
@@ -87,15 +101,15 @@ class ClientPool:
         If no node has room for a client.
     """
 
-    def __init__(self, app: Any, share: Mapping[str, float], retries: int) -> None:
-        self._app, self._share, self._retries = [ray.put(app)], dict(share), retries
-        self._actor = _client_process()
-        self._sent = SentArrays()
+    def __init__(self, app: Any, share: Mapping[str, float], read_ahead: Any = None) -> None:
+        self._app, self._share = [ray.put(app), ray.put(read_ahead)], dict(share)
+        self._actor = process_class()
         self._changed = threading.Condition()
-        self._idle: dict[int, list[_Process]] = {}
-        self._processes: list[_Process] = []
+        self._idle: dict[int, list[ClientProcess]] = {}
+        self._processes: list[ClientProcess] = []
         self._suspects = Counter[str]()
         self._closed = threading.Event()
+        self._users = 0  # threads that ask Ray for something
         self._nodes = self._living()
         # Those that are there when the run begins were asked before: see `require_alike`.
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
@@ -110,47 +124,104 @@ class ClientPool:
         """How many ordinary calls run at the same time."""
         return sum(node.slots for node in self._nodes.values())
 
-    def call(
-        self, compartment: int, message: Message, context: Context, call_context: Sequence[Any] = ()
-    ) -> tuple[Message, Context]:
-        """Run a client call on a process of a compartment, and return the reply and the changed context.
+    @property
+    def is_closed(self) -> bool:
+        """Whether all its processes were ended."""
+        return self._closed.is_set()
+
+    def take(self, compartment: int) -> ClientProcess:
+        """Wait for a process that is idle, or for room to start one.
 
         Parameters
         ----------
-        compartment, message, context
-            Whom the client may share a process with, what the client is sent, and the client's state.
-        call_context
-            References to functions that bring the files and modules that its node needs; each is called once in a
-            process, before it serves its first call.
+        compartment
+            With whom the clients that are called in it may share a process.
 
         Raises
         ------
         CallError
-            If the client raised, its process died once too often, or the pool was closed.
+            Once the pool is closed.
         """
-        deaths, (light, large) = 0, take_out(message)
-        while True:
-            process = self._take(compartment)
-            try:
-                with room_is_told():
-                    stored = [self._sent.reference(data) for data in large.values()]
-                    begun = process.handle.run.remote(light, context, list(call_context), list(large), *stored)
-                reply, after, failure = self._outcome(process, begun)
-            except CallError:
-                self._give_back(process)
-                raise
-            except _LostError:
-                self._forget(process)
-                if self._is_alive(process.node, deaths >= self._retries):
-                    deaths += 1
-                if deaths > self._retries:
-                    died = "its process died, or ended itself at the time limit"
-                    raise CallError(f"{died} (node {process.node.address})") from None
-                continue
-            self._give_back(process)
-            if failure is not None:
-                raise CallError(failure)
-            return reply, after
+        with self._changed:
+            while not self._closed.is_set():
+                if idle := self._idle.get(compartment):
+                    return idle.pop()
+                if (node := self._room(compartment)) is not None:
+                    process = ClientProcess(self._started(node, compartment), node, compartment)
+                    self._processes.append(process)
+                    return process
+                self._changed.wait()
+        raise CallError(_ENDED)
+
+    def give_back(self, process: ClientProcess) -> None:
+        """Let others have a process, unless it is lost.
+
+        Parameters
+        ----------
+        process
+            What `take` returned.
+        """
+        with self._changed:
+            if process in self._processes:
+                self._idle.setdefault(process.compartment, []).append(process)
+                self._changed.notify_all()
+
+    def call(self, process: ClientProcess, load: Load) -> Answers:
+        """Have calls made in a process, one after the other, and return what came of the first of them.
+
+        It ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`: then
+        some calls may still be under way, for which `rest` waits, and those behind them are not made.
+
+        Raises
+        ------
+        CallError
+            If there is no room for the calls, or the pool was closed.
+        LostCallsError
+            If the process, or its node, is gone, or what was sent or came back could not be read.
+
+        Parameters
+        ----------
+        process, load
+            What `take` returned, and the calls with what they need.
+        """
+        with room_is_told():
+            large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
+            single = [None if isinstance(one, SharedArray) else one for one in load.large]
+            # By itself Ray asks Python of each object how it is to be pickled, and messages have many.
+            calls = pickle.dumps((load.messages, load.holes, load.contexts), protocol=pickle.HIGHEST_PROTOCOL)
+            begun = process.handle.run.remote(
+                calls, single, list(load.call_context), load.own, SECONDS_OF_A_CALL, *large
+            )
+        return self._outcome(process, begun)
+
+    def rest(self, process: ClientProcess, under_way: int) -> Answers:
+        """Wait for the calls that are under way in a process, and return what came of them.
+
+        Of several only the first may still be under way after `SECONDS_OF_A_CALL`.
+
+        Raises what `call` raises.
+
+        Parameters
+        ----------
+        process, under_way
+            The process, and how many there are.
+        """
+        return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
+
+    def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
+        """Take a process that died out of the pool, and return whether its node is gone as well.
+
+        Parameters
+        ----------
+        process, is_last_chance
+            The process, and whether much hangs on the answer: Ray is given time to notice then.
+        """
+        self._forget(process)
+        return not self._is_alive(process.node, is_last_chance)
+
+    def processes_for(self, compartment: int) -> int:
+        """Return how many processes of a compartment there may be at the same time."""
+        return self.capacity if compartment == ORDINARY else max(1, self.capacity // 2)
 
     def close(self) -> None:
         """End all processes, and every call that is under way or waits."""
@@ -161,21 +232,30 @@ class ClientPool:
         for process in processes:
             with suppress(Exception):  # Ray may be gone already
                 ray.kill(process.handle)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users, _SECONDS_TO_END)
         for thread in self._watching:
             thread.join(_SECONDS_TO_END)
 
-    def _take(self, compartment: int) -> _Process:
-        """Wait for a process that is idle, or for room to start one."""
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep `close` from returning while a thread asks Ray for something.
+
+        Raises
+        ------
+        CallError
+            If the pool is closed already.
+        """
         with self._changed:
-            while not self._closed.is_set():
-                if idle := self._idle.get(compartment):
-                    return idle.pop()
-                if (node := self._room(compartment)) is not None:
-                    process = _Process(self._started(node, compartment), node, compartment)
-                    self._processes.append(process)
-                    return process
-                self._changed.wait()
-        raise CallError("the run is being ended")
+            if self._closed.is_set():
+                raise CallError(_ENDED)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
         """Return a node that has room for one more process, the emptiest of those on which least has gone wrong."""
@@ -184,7 +264,7 @@ class ClientPool:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
         else:
             # They run beside the ordinary ones: calls of insiders last longest, and start at once this way.
-            found = list(self._nodes.values()) if own.total() < max(1, self.capacity // 2) else []
+            found = list(self._nodes.values()) if own.total() < self.processes_for(compartment) else []
         order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
         return min(order, key=order.__getitem__, default=None)
 
@@ -195,34 +275,28 @@ class ClientPool:
             [entry or os.getcwd() for entry in sys.path], self._app
         )
 
-    def _outcome(self, process: _Process, reference: Any) -> Any:
-        """Wait for a call; a node that is not there any more is not waited for."""
+    def _outcome(self, process: ClientProcess, reference: Any) -> Answers:
+        """Wait for calls; a node that is not there any more is not waited for."""
         try:
             while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
                 if self._closed.is_set():
-                    raise CallError("the run is being ended")
+                    raise CallError(_ENDED)
                 if process.node.identity not in self._nodes:
-                    raise _LostError
-            (reply, large), after, failure = ray.get(reference)
-            return put_back(reply, large), after, failure
+                    raise LostCallsError
+            made, under_way, seconds = ray.get(reference)
+            return Answers([_answer(*one) for one in made], under_way, seconds)
         except (ObjectStoreFullError, OutOfDiskError):
-            return None, None, _NO_ROOM
+            raise CallError(_NO_ROOM) from None
         except RayTaskError as error:
             # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
             if isinstance(error.cause, ConnectionAbortedError):
-                raise _LostError from None
-            return None, None, f"{type(error.cause).__name__}: {error.cause}"
+                raise LostCallsError from None
+            raise LostCallsError(f"{type(error.cause).__name__}: {error.cause}") from None
         except RayError as error:
-            verbosity.LOG.info("a client call on node %s is lost: %s", process.node.address, error)
-            raise _LostError from None
+            verbosity.LOG.info("client calls on node %s are lost: %s", process.node.address, error)
+            raise LostCallsError from None
 
-    def _give_back(self, process: _Process) -> None:
-        with self._changed:
-            if process in self._processes:
-                self._idle.setdefault(process.compartment, []).append(process)
-                self._changed.notify_all()
-
-    def _forget(self, process: _Process) -> None:
+    def _forget(self, process: ClientProcess) -> None:
         """Take a process out of the pool, so that nothing is sent to it again."""
         with suppress(Exception):
             ray.kill(process.handle)
@@ -292,37 +366,7 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 
 
-def _client_process() -> Any:
-    """Return the class of a client's process; it is local, so that Ray sends it whole: see `Portable`."""
-    take_out, put_back = large_arrays_of()
-
-    class ClientProcess:
-        def __init__(self, paths: list[str], app: list[Any]) -> None:
-            self._paths, self._app, self._given = paths, app[0], set[Any]()
-            self._call: Any = None
-
-        def run(self, message: Any, context: Any, call_context: list[Any], places: list[Any], *large: Any) -> Any:
-            try:
-                sys.path.extend(path for path in self._paths if path not in sys.path)
-                for reference in call_context:
-                    if reference not in self._given:
-                        self._received(reference)()
-                        self._given.add(reference)
-                if self._call is None:
-                    self._call = self._received(self._app)
-                put_back(message, dict(zip(places, large, strict=True)))
-                return take_out(self._call(message=message, context=context)), context, None
-            except ConnectionAbortedError:
-                raise
-            except SystemExit as ended:
-                return (None, {}), None, f"it ended itself with status {ended.code}"
-            except Exception as error:
-                return (None, {}), None, str(error) or type(error).__name__
-
-        def _received(self, reference: Any) -> Any:
-            try:
-                return ray.get(reference)
-            except OSError as error:  # the process has lost its node, and ends with it
-                raise ConnectionAbortedError(str(error)) from error
-
-    return ray.remote(ClientProcess)
+def _answer(reply: bytes, large: Sequence[Any], failure: str | None) -> Answer:
+    light, holes, context = pickle.loads(reply)
+    put_back(holes, large)
+    return Answer(light, context, failure)

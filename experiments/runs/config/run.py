@@ -13,9 +13,11 @@ class RunSection(ConfigSection):
 
     `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
     the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
+    With 0 no call shares a process with others while it is made, which takes longer on Ray.
 
     Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
-    time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
+    time: processes of an embedded Ray, threads of the local engine. 0 is one for every `threads` cores of this machine;
+    where the local engine computes on a graphics card, it is one.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
@@ -37,5 +39,7 @@ class RunSection(ConfigSection):
     """Cores that a client computes on."""
     device: Choice[Device] = Device.CPU
     """What clients compute on."""
+    tf32: bool = False
+    """Whether a graphics card may round the factors of products and convolutions to ten bits, which is faster."""
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Client calls at the same time; 0 is one for every `threads` cores on Ray, and one on the local engine."""
+    """Client calls at the same time; 0 is one for every `threads` cores."""

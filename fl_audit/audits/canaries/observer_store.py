@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -217,12 +218,25 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=1 << 16)
+def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
+    """Return the run and the number of a round: each file is read once, or every round would read all before it."""
+    kept = kept_round(path)
+    return kept.run, kept.number
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return numbers that change when a file is written again."""
+    stored = path.stat()
+    return stored.st_ino, stored.st_mtime_ns, stored.st_size
+
+
 def _set_aside(directory: Path, kept: StoredRound) -> None:
     """Move rounds that are none of this training out of the way, into a directory of their own."""
-    found = {path: kept_round(path) for path in directory.glob("round-*.json")}
-    later = [path for path, one in found.items() if one.run != kept.run or one.number >= kept.number]
+    found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
+    later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
     if kept.models_only:  # another client may have kept later rounds of the run
-        later = [path for path in later if found[path].run != kept.run or kept.number == 1]
+        later = [path for path in later if found[path][0] != kept.run or kept.number == 1]
     if later:
         earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
         aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"

@@ -3,8 +3,8 @@
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.report.formatting import plural
-from fl_audit.verdict.of_run import measured_in
-from fl_audit.verdict.verdict import Judgement, judge, judge_scores
+from fl_audit.verdict.of_run import measured_in, opened_in
+from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
 
 
 class IdentifiabilityAudit:
@@ -16,7 +16,8 @@ class IdentifiabilityAudit:
         """Return what the family of tests says, or the bound of the scores; None where no insider took part."""
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
-            return judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+            found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+            return judged_with_opened(found, opened_in(run))
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, facts: RunFacts) -> str:

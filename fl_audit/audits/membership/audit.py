@@ -7,8 +7,8 @@ from fl_audit.audits.membership.attack_results import OneTargetScores, one_targe
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.membership import Membership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.of_run import noise_along
-from fl_audit.verdict.verdict import Judgement, judge_scores
+from fl_audit.verdict.of_run import noise_along, opened_in
+from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
 class MembershipAudit:
@@ -20,7 +20,8 @@ class MembershipAudit:
         if drawn is None:
             return None
         guarantee, noise = run.facts.stated_guarantee, noise_along(run, drawn.targets)
-        return judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
+        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
+        return judged_with_opened(found, opened_in(run))
 
     def covers(self, facts: RunFacts) -> str:
         """Say of which pairs and seed a verdict is."""

@@ -34,7 +34,7 @@ from fl_audit.verdict.findings_verdict import NoiseFinding, VerdictFinding
 from fl_audit.verdict.messages_of_tests import ToldTest, broken_tests, p_as_chance
 from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.verdict import Verdict, has_open_shares
 
 LARGE_DELTA = 0.5
 """From this delta times the number of units on, a mechanism that publishes whole units is said to keep the
@@ -137,7 +137,7 @@ def next_step(contents: RunContents) -> str:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
         case Verdict.INCONCLUSIVE:
-            needed = numbers.judged.trials_needed
+            needed = numbers.judged.trials_that_tell
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
             return f"Do not lean on this run. {trials_needed_text(numbers)}{setting}"
         case Verdict.NOT_AUDITED:
@@ -165,7 +165,7 @@ def _after_consistent(contents: RunContents) -> str:
     if numbers.names_candidates:
         return "Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed."
     device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
-    has_spare = spare is not None and spare.estimate.excess is not None
+    has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
     excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.facts.federation.plays_membership else "neighbour in [audit]"
     others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"

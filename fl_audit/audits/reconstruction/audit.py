@@ -5,8 +5,8 @@ import numpy as np
 from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.reconstruction.reconstruction import judge_hits, ranks_of_truth
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.verdict.of_run import noise_along
-from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.of_run import noise_along, opened_in
+from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
 class ReconstructionAudit:
@@ -18,7 +18,8 @@ class ReconstructionAudit:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
         noise = noise_along(run, candidates_of(run)[1])
-        return judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
+        found = judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
+        return judged_with_opened(found, opened_in(run))
 
     def covers(self, facts: RunFacts) -> str:
         """Say of which candidates and seed a verdict is."""

@@ -57,6 +57,7 @@ def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing
     assert squared_spread(20, 4, 400, is_replaced=True) == pytest.approx((20**2 + 4) / 400 / 4)
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize(("others", "added", "least", "most"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)])
 def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen(
     others: int, added: float, least: int, most: int

@@ -27,11 +27,12 @@ ALARM = 1e-4
 
 def test_a_client_can_carry_it() -> None:
     """Directions, coins and scores load numpy alone; the bounds load scipy, and nothing that learns."""
-    code = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"
+    line = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"
     heavy = ("torch", "pandas", "sklearn", "opacus", "flwr", "ray", "dp_accounting")
-    for module, unwanted in (("directions", (*heavy, "scipy")), ("certification", heavy), ("bounds", heavy)):
-        run = [sys.executable, "-c", code.format(module, unwanted)]
-        assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    unwanted = {"directions": (*heavy, "scipy"), "certify": heavy, "bounds": heavy}
+    code = "\n".join(line.format(module, names) for module, names in unwanted.items())
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["[]"] * len(unwanted)
 
 
 def test_directions_are_unit_vectors_of_their_own_and_repeat() -> None:

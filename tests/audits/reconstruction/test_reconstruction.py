@@ -71,18 +71,21 @@ def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_time
 
 def noise_of(ratio: float, trials: int) -> NoiseAlong:
     """Return the noise along the right candidate in four rounds of each trial, of so many times the claimed size."""
-    squares = ratio**2 * np.random.default_rng(3).chisquare(4, trials)
-    return NoiseAlong(squares, np.full(trials, 4), np.ones(trials, dtype=np.bool_))
+    draws = ratio * np.random.default_rng(3).standard_normal((trials, 4))
+    squares, lengths = np.square(draws).sum(axis=1), np.full(trials, 4.0)  # a candidate is as long as the noise
+    return NoiseAlong(squares, np.full(trials, 4), np.ones(trials, dtype=np.bool_), draws.sum(axis=1), lengths)
 
 
 def test_few_trials_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:
     kept = make_guarantee(2.0)
     few = judge_hits(1, 3, 1 / 50, kept, 0.95, noise_of(1.0, 3))
     assert few.verdict is Verdict.INCONCLUSIVE
-    assert few.trials_needed is not None
-    enough = judge_hits(0, few.trials_needed, 1 / 50, kept, 0.95, noise_of(1.0, few.trials_needed))
+    assert few.trials_that_tell is not None
+    enough = judge_hits(0, few.trials_that_tell, 1 / 50, kept, 0.95, noise_of(1.0, few.trials_that_tell))
     assert enough.verdict is Verdict.CONSISTENT
-    assert [test.name for test in enough.tests] == [TestName.NOISE_ALONG_RECORD, TestName.CANDIDATES]
+    assert [test.name for test in enough.tests] == [
+        TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL, TestName.CANDIDATES,
+    ]  # fmt: skip
 
 
 def test_without_its_noise_no_number_of_trials_is_consistent_and_half_of_the_noise_is_seen_without_hits() -> None:

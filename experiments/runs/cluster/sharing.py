@@ -1,0 +1,271 @@
+"""Client calls that share calls of Ray: who is called next in which process, and what becomes of calls that were lost.
+
+A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
+whose shards it has. What it does not get to comes back to the others, so nobody is idle while clients wait. Every call
+has its own reply, failure and retries. Calls whose process died while they shared it are made again alone, so that it
+becomes known who ends processes, and nobody fails for another's fault.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Context, Message
+
+from fl_audit.experiments import verbosity
+from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
+from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of, weight_of
+from fl_audit.experiments.runs.cluster.pool import (
+    SECONDS_OF_A_CALL,
+    CallError,
+    ClientPool,
+    ClientProcess,
+    LostCallsError,
+)
+from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load
+
+Outcome = Message | CallError
+"""What becomes of a call: a reply, or what failed."""
+
+Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""How long a thread waits for calls before it looks whether the pool is closed."""
+_SECONDS_OF_A_PART = 1.5 * SECONDS_OF_A_CALL
+"""How long the calls that a process is handed are expected to take: what it does not get to was sent in vain."""
+_FIRST_PART = 16
+"""How many calls a process is handed at first, when nobody knows how long one takes."""
+_DIED = "its process died, or ended itself at the time limit"
+
+
+@dataclass(eq=False)
+class _Call:
+    """A call that waits or is made."""
+
+    identity: str  # of its message
+    message: Message
+    weight: int  # about how much work it is
+    shared: Mapping[int, SharedArray]  # the arrays that it has in common with others
+    deaths: int = 0  # how many processes died while it was made, or waited behind others in the same process
+    is_alone: bool = False  # whether it is made without others
+
+    @property
+    def node(self) -> int:
+        return self.message.metadata.dst_node_id
+
+
+@dataclass(eq=False)
+class _Line:
+    """The calls of a compartment that wait, and how many threads serve them."""
+
+    calls: list[_Call] = field(default_factory=list)
+    threads: int = 0
+    idle: int = 0  # of the threads, those that wait for calls
+    # How many seconds a call took for its weight, by the type of its message.
+    paces: dict[str, float] = field(default_factory=dict)
+
+    def seconds_of(self, call: _Call) -> float:
+        """Return how long a call is expected to take, as calls of its type did."""
+        pace = self.paces.get(call.message.metadata.message_type)
+        return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
+
+    def note(self, calls: Sequence[_Call], answers: Answers) -> None:
+        """Note how long the first of some calls took."""
+        made = calls[: max(1, len(answers.made))]
+        self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
+
+
+class SharedCalls:
+    """Makes client calls on the processes of a pool.
+
+    Parameters
+    ----------
+    pool, retries
+        The processes, and how often a call is made again whose process has died on a node that has not.
+    contexts
+        What nodes keep between calls; the context that a call leaves takes the place of the one that it was given.
+    settle
+        Told what became of some messages, by their identities, in a thread that it should not hold up.
+    """
+
+    def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
+        self._pool, self._retries, self._contexts, self._settle = pool, retries, contexts, settle
+        self._call_context = CallContext()
+        self._changed = threading.Condition()
+        self._lines: dict[int, _Line] = {}
+        self._homes: dict[int, ClientProcess] = {}
+        self._shared: Mapping[int, SharedArray] = {}
+
+    def add(self, messages: Mapping[str, Message]) -> None:
+        """Have messages answered.
+
+        Parameters
+        ----------
+        messages
+            The messages, by their identities.
+        """
+        # They are kept here, lest the last thread that has them lets them go while Ray is being shut down.
+        self._shared, lines = shared_arrays(list(messages.values())), dict[int, list[_Call]]()
+        for identity, message in messages.items():
+            context = self._contexts[message.metadata.dst_node_id]
+            call = _Call(identity, message, weight_of(message, context), self._shared)
+            lines.setdefault(compartment_of(message, context), []).append(call)
+        with self._changed:
+            for compartment, calls in lines.items():
+                line = self._lines.setdefault(compartment, _Line())
+                # The largest first: what is left at the end is small, and clients of one size can train together.
+                line.calls = sorted([*line.calls, *calls], key=lambda call: -call.weight)
+            self._changed.notify_all()
+        self.use_all_nodes()
+
+    def use_all_nodes(self) -> None:
+        """Have all processes that there may be take calls, of nodes that have joined too."""
+        with self._changed:
+            for compartment, line in self._lines.items():
+                wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
+                for _ in range(wanted - line.threads):
+                    line.threads, line.idle = line.threads + 1, line.idle + 1
+                    threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
+
+    def _serve(self, compartment: int, line: _Line) -> None:
+        """Make the calls of a compartment, one part of them after the other, until the pool is closed."""
+        while True:
+            with self._changed:
+                while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
+                    if self._pool.is_closed:
+                        return
+            try:
+                # A thread that waits refers to nothing of Ray: it may end, and let it go, while Ray is being shut down,
+                # which ends the program.
+                with self._pool.in_use():
+                    self._make_part(compartment, line)
+            except Exception as error:
+                self._end(line, error)
+                return
+
+    def _make_part(self, compartment: int, line: _Line) -> None:
+        """Have an idle process make its part of the calls that wait, and see to those that nothing came of."""
+        process = self._pool.take(compartment)
+        with self._changed:
+            calls = self._part(line, process)
+            line.idle -= bool(calls)
+        left, words = self._made(line, process, calls) if calls else ([], None)
+        if words is None or not self._see_to_lost(line, process, left, words):
+            self._pool.give_back(process)
+        with self._changed:
+            line.idle += bool(calls)
+
+    def _end(self, line: _Line, error: Exception) -> None:
+        """Settle all calls of a line: there are no processes any more."""
+        with self._changed:
+            left, line.calls = line.calls, []
+            line.threads, line.idle = line.threads - 1, line.idle - 1
+        self._settle([(call.identity, _failure(error)) for call in left])
+
+    def _part(self, line: _Line, process: ClientProcess) -> list[_Call]:
+        """Take the calls out of a line that a process makes next."""
+        if not line.calls:
+            return []
+        share = sum(call.weight for call in line.calls) / max(1, line.idle)
+        taken, weight, seconds = list[_Call](), 0, 0.0
+        for call in self._in_order(line, process):
+            expected = line.seconds_of(call)
+            is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
+            if taken and (is_full or call.is_alone or taken[0].is_alone or not self._retries):
+                break
+            taken.append(call)
+            weight, seconds = weight + call.weight, seconds + expected
+        gone = set(taken)
+        line.calls = [call for call in line.calls if call not in gone]
+        self._homes |= {call.node: process for call in taken}
+        return taken
+
+    def _in_order(self, line: _Line, process: ClientProcess) -> Iterator[_Call]:
+        """Give the calls of a line in the order in which a process would take them: those of its own clients first.
+
+        Those of others come from the end: their processes take theirs from the beginning.
+        """
+        for call in line.calls:
+            if self._homes.get(call.node, process) is process:
+                yield call
+        for call in reversed(line.calls):
+            if self._homes.get(call.node, process) is not process:
+                yield call
+
+    def _made(self, line: _Line, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
+        """Have a process make calls, and return those that were lost, with what `LostCallsError` says, or None."""
+        left = calls
+        try:
+            load, has = self._load(left, process)
+            answers = self._pool.call(process, load)
+            process.has |= has
+            line.note(left, answers)
+            left = self._settled(left, answers.made)
+            while answers.under_way:
+                # They alone keep the process busy: those behind them are for everybody.
+                left, others = left[: answers.under_way], left[answers.under_way :]
+                self._put_back(line, others)
+                answers = self._pool.rest(process, answers.under_way)
+                left = self._settled(left, answers.made)
+            self._put_back(line, left)
+        except LostCallsError as error:
+            return left, error.words
+        except Exception as error:
+            self._settle([(call.identity, _failure(error)) for call in left])
+        return [], None
+
+    def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[Load, frozenset[Hashable]]:
+        """Return calls as they travel, and what call context the process has once it has received them."""
+        contexts = [self._contexts[call.node] for call in calls]
+        packed = self._call_context.of(
+            [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
+        )
+        lights, holes, arrays = take_out([call.message for call in calls])
+        shared = calls[0].shared if len({id(call.shared) for call in calls}) == 1 else _joined(calls)
+        large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
+        return Load(lights, holes, contexts, large, packed.references, packed.own), packed.keys
+
+    def _settled(self, calls: list[_Call], made: Sequence[Answer]) -> list[_Call]:
+        """Settle the first of some calls, and return the others."""
+        outcomes = list[tuple[str, Outcome]]()
+        for call, answer in zip(calls, made, strict=False):
+            if answer.failure is None:
+                self._contexts[call.node] = answer.context
+                outcomes.append((call.identity, answer.reply))
+            else:
+                verbosity.LOG.info("a client call on node %d failed: %s", call.node, answer.failure)
+                outcomes.append((call.identity, CallError(answer.failure)))
+        self._settle(outcomes)
+        return calls[len(made) :]
+
+    def _put_back(self, line: _Line, calls: Sequence[_Call]) -> None:
+        with self._changed:
+            line.calls[:0] = calls
+            self._changed.notify_all()
+
+    def _see_to_lost(self, line: _Line, process: ClientProcess, calls: list[_Call], words: str) -> bool:
+        """Make calls again that were lost, unless one was alone once too often; return whether the process is gone."""
+        is_alone, is_lost = len(calls) == 1, not words
+        if is_lost:
+            if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):
+                self._put_back(line, calls)
+                return True
+            for call in calls:
+                call.deaths += 1
+            words = f"{_DIED} (node {process.node.address})"
+        # Of what was sent, or came back, and could not be read it becomes known alone whose it was.
+        if is_alone and (calls[0].deaths > self._retries or not is_lost):
+            self._settle([(calls[0].identity, CallError(words))])
+            return is_lost
+        for call in calls:
+            call.is_alone = True
+        self._put_back(line, calls)
+        return is_lost
+
+
+def _failure(error: Exception) -> CallError:
+    return error if isinstance(error, CallError) else CallError(str(error) or type(error).__name__)
+
+
+def _joined(calls: Sequence[_Call]) -> dict[int, SharedArray]:
+    return {identity: array for call in calls for identity, array in call.shared.items()}

@@ -1,0 +1,183 @@
+"""What the challenger opens after a run, beside the secret bits: samples, shares of the noise, quantile bits, steps.
+
+In an audit everything that was drawn in secret can be opened once all rounds are over. So most of what can go wrong
+beside the noise of the sum has an exact test. What is kept are counts, never a sample or a share itself, so its size
+does not grow with the number of trials times the number of units.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.errors import require
+from fl_audit.privacy.claim import Claim
+from fl_audit.statistics.lattice import Counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Kinds of rows in the table of tallies.
+TURNS, CROWD, UNIT, LAST_BIT = "turns", "crowd", "unit", "last-bit"
+SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
+RESIDUAL = -1
+"""The number that stands for what is left of the noise in the table of products of shares."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The opened samples of a run: who took part in which round of which trial.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree.
+    """
+
+    rate: float  # the claimed probability with which a unit takes part in a round, above 0 and below 1
+    units: int  # units of which samples are drawn, without the target where there is one
+    sizes: Integers  # how many of them took part, (trials, rounds)
+    overlaps: Integers  # how many took part in this round and in the one before, (trials, rounds); 0 in the first
+    digests: Floats  # a number that names the sample, alike for equal samples, (trials, rounds)
+    target: Flags | None  # whether the target took part, (trials, rounds); None where there are many targets
+    # How often each unit took part, (units, 4): under D with the target and without it, under D' with and without.
+    # Without a target everything stands in the first column.
+    of_units: Integers
+    numbers: Integers  # the number of each unit, (units,)
+    turns: Counted  # in how many rounds of a trial a unit took part, over units and trials
+    crowds: tuple[Counted, ...]  # in how many trials of a batch a unit took part in a round, over units and rounds
+
+    def __post_init__(self) -> None:
+        shape = self.sizes.shape
+        for name, found in (("overlaps", self.overlaps.shape), ("digests", self.digests.shape)):
+            require(found == shape, f"{name} of samples have shape {found}: accepted is {shape}, that of the sizes")
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Products of opened shares of the noise, over coordinates, rounds and trials that were looked at."""
+
+    clients: Integers  # whose shares they are, (shares,); `RESIDUAL` is what the insider could not subtract
+    products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
+    draws: int  # of how many coordinates, rounds and trials
+    known: tuple[int, ...]  # clients whose shares are no part of that rest
+
+
+@dataclass(frozen=True, eq=False)
+class LastBits:
+    """How often the last bits of released numbers were 1, with D and with D'."""
+
+    # Of all coordinates looked at, (2 sides,): how often it was 1, and of how many.
+    odd: Integers
+    of: Integers
+    odd_places: Integers  # how often it was 1 at every sampled coordinate, (places, 2 sides)
+    of_places: Integers  # of how many, (2 sides,)
+    places: tuple[int, ...]  # numbers of these coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What a run opened; a part is None where the mechanism does not have it, or nothing was kept of it."""
+
+    members: Flags  # whether a trial used D, (trials,)
+    claim: Claim | None = None  # what is claimed, which says what a breach of participation comes to
+    is_kept: bool = False  # whether anything was opened
+    is_sampled: bool = False  # whether the mechanism samples units
+    has_shares: bool = False  # whether clients add shares of the noise
+    is_adaptive: bool = False  # whether quantile bits are released
+    samples: Samples | None = None
+    shares: Shares | None = None
+    bits: Floats | None = None  # noise of quantile bits over the claimed noise, (trials, rounds)
+    # Coordinates of the model after a round that are not what the public step makes of the release, (trials, rounds).
+    wrong_steps: Floats | None = None
+    wrong_norms: Floats | None = None  # 1 where the clipping norm is not what the rule makes of shown bits, else 0
+    last_bits: LastBits | None = None
+    odd: Floats | None = None  # share of last bits of a release that are 1 as normal deviations from half, by round
+
+
+OPENED_COLUMNS = ("size", "target", "overlap", "digest", "bit_noise", "wrong_steps", "wrong_norms", "odd")
+"""Columns of the table of what was opened, a row a trial and round; a column is NaN where a run does not have it."""
+TALLY_COLUMNS = ("kind", "first", "second", "third", "number")
+"""Columns of the table of tallies: a kind, up to three whole numbers that say what is counted, and the count."""
+
+
+def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
+    rows = table[table["kind"] == kind]
+    return rows.groupby(["first", "second", "third"], sort=True)["number"].sum().reset_index()
+
+
+def samples_of(
+    opened: "pd.DataFrame", tallies: "pd.DataFrame", trials: int, rate: float, has_target: bool
+) -> Samples | None:
+    """Return the samples that the tables of a run hold; None where they hold none.
+
+    Parameters
+    ----------
+    opened, tallies, trials
+        The tables, sorted by trial and round, and the number of trials.
+    rate, has_target
+        The claimed rate, and whether there is one target.
+    """
+    if opened["size"].isna().any():
+        return None
+    grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
+    units, turns, crowds = (_summed(tallies, kind) for kind in (UNIT, TURNS, CROWD))
+    numbers = np.unique(units["first"].to_numpy(dtype=np.int64))
+    of_units = np.zeros((numbers.size, 4), dtype=np.int64)
+    of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
+    of_turns = _counted(turns["first"].to_numpy(), turns["second"].to_numpy(), turns["number"].to_numpy(), rate)
+    of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
+    return Samples(
+        rate,
+        numbers.size,
+        grid["size"].astype(np.int64),
+        grid["overlap"].astype(np.int64),
+        grid["digest"],
+        grid["target"] == 1 if has_target else None,
+        of_units,
+        numbers,
+        of_turns[0],
+        of_crowds,
+    )
+
+
+def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float) -> tuple[Counted, ...]:
+    found = []
+    for one in np.unique(trials).tolist():
+        often = np.zeros(one + 1, dtype=np.int64)
+        rows = trials == one
+        often[values[rows].astype(np.int64)] = numbers[rows]
+        found.append(Counted(int(one), rate, often))
+    return tuple(found)
+
+
+def shares_of(tallies: "pd.DataFrame") -> Shares | None:
+    """Return the products of shares that the tallies hold; None where they hold none."""
+    rows = _summed(tallies, SHARE)
+    if rows.empty:
+        return None
+    clients = np.unique(rows["first"].to_numpy(dtype=np.int64))
+    one, other = (np.searchsorted(clients, rows[name]) for name in ("first", "second"))
+    products = np.zeros((clients.size, clients.size))
+    products[one, other] = products[other, one] = rows["number"]
+    known = tuple(_summed(tallies, SHARE_KNOWN)["first"].astype(int).tolist())
+    return Shares(clients, products, int(_summed(tallies, SHARE_DRAWS)["number"].sum()), known)
+
+
+def last_bits_of(tallies: "pd.DataFrame") -> LastBits | None:
+    """Return the counts of last bits that the tallies hold; None where they hold none.
+
+    Rows have the coordinate (-1 for all together, -2 for how many there are of these, -3 for how many there are of each
+    single one) and the side (0 is D, 1 is D').
+    """
+    rows = _summed(tallies, LAST_BIT)
+    if rows.empty:
+        return None
+    found = {(int(at), int(side)): int(number) for at, side, _, number in rows.itertuples(index=False)}
+    places = tuple(sorted({at for at, _ in found if at >= 0}))
+
+    def of(at: int) -> Integers:
+        return np.array([found.get((at, side), 0) for side in (0, 1)], dtype=np.int64)
+
+    return LastBits(of(-1), of(-2), np.stack([of(at) for at in places]), of(-3), places)

@@ -1,0 +1,238 @@
+"""Did units take part as was claimed? Tests of the opened samples: exact distributions of counts.
+
+Under Poisson sampling every unit takes part in every round of every trial on its own with probability q, whatever the
+secret. So every count is binomial, and whatever is counted given the totals is hypergeometric. Accountants count on
+that: batches of a fixed size, or shuffled ones, leave whoever knows all others in no doubt whether the target was in.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import ndtri
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.statistics.lattice import Counted, binomial_p, dispersion, table_p
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.opened import Opened, Samples
+from fl_audit.verdict.run_measurements import of_opened
+
+_MOST_TABLES = 40  # of many tables of two rows so many are worked out, those farthest from independence
+_EVEN = 0.5  # samples whose size varies less than this share of what is claimed are named as of a fixed size
+
+
+def _samples(opened: Opened) -> Samples:
+    only_if(opened.is_sampled or not opened.is_kept, Missing.NOT_SAMPLED)
+    only_if(opened.samples is not None, Missing.NOT_OPENED)
+    assert opened.samples is not None
+    return opened.samples
+
+
+def epsilon_without_doubt(claim: Claim) -> float:
+    """Return the epsilon of the claimed releases, at the claim's delta, where participation is no secret.
+
+    Whoever knows the others of a sample of fixed size sees whether the target was in it: with the claimed probability
+    there is a Gaussian release in a round, and nobody doubts in which.
+    """
+    return _epsilon(claim, seen=True)
+
+
+def epsilon_at_rate(claim: Claim, rate: float) -> float:
+    """Return the epsilon of the claimed releases, at the claim's delta, where the target is drawn at another rate.
+
+    Parameters
+    ----------
+    claim, rate
+        The claim, and the real rate, from 0.
+    """
+    return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
+
+
+def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> float:
+    changed = [
+        replace(one, seen=one.seen or seen, sampling_rate=one.sampling_rate if rate is None else rate)
+        if isinstance(one, SampledGaussianRelease)
+        else one
+        for one in claim.events
+    ]
+    real = Claim(claim.adjacency, changed, claim.delta, claim.prior, Accountant.PLD)
+    return real.profile.epsilon(claim.delta)
+
+
+def _consequence(opened: Opened, found: TestResult, real: float | None) -> TestResult:
+    """Return a result with what the real sampling gives, where it is broken and a claim says what that comes to.
+
+    `real` is the rate at which the target is really drawn; None where participation is no secret.
+    """
+    claim = opened.claim
+    if not found.violated or claim is None:
+        return found
+    epsilon = epsilon_without_doubt(claim) if real is None else epsilon_at_rate(claim, real)
+    claimed = _epsilon(claim)
+    return replace(found, more={**found.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else found
+
+
+def _detectable_rate(rate: float, trials: int, level: float) -> float:
+    """Return how far a rate of so many draws may lie above the claimed one before it is found."""
+    reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
+    return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
+
+
+@of_opened(TestName.TARGET_TURNS)
+def target_turns(opened: Opened) -> TestResult:
+    """Test how often the target took part: binomial, the same with D and D', and independent of all others.
+
+    Bonferroni over the three: the count, the count by side, and how many others there were where it took part.
+    """
+    samples = _samples(opened)
+    only_if(samples.target is not None, Missing.TARGETS_ALONE)
+    assert samples.target is not None
+    taken, members = samples.target, opened.members
+    count, draws = int(taken.sum()), int(taken.size)
+    looks = {"": float(binomial_p(count, draws, samples.rate))}
+    if members.any() and not members.all():
+        rows = int(taken[members].size)
+        looks["with D against without it"] = table_p(int(taken[members].sum()), count, rows, draws - rows)
+    if 0 < count < draws:
+        others = int(samples.sizes.sum())
+        inside = int(samples.sizes[taken].sum())
+        sizes = count * samples.units, (draws - count) * samples.units
+        looks["where others take part"] = table_p(inside, others, *sizes)
+    place = min(looks, key=lambda name: looks[name])
+    limit = _detectable_rate(samples.rate, draws, TestName.TARGET_TURNS.level / len(looks))
+    p_value = of_looks(len(looks), looks[place])
+    found = TestResult(
+        TestName.TARGET_TURNS, count, p_value, count / draws, samples.rate, limit, place, {"draws": draws}
+    )
+    real = None if place else count / draws
+    return _consequence(opened, found, real)
+
+
+@of_opened(TestName.UNIT_TURNS)
+def unit_turns(opened: Opened) -> TestResult:
+    """Test how often every other unit took part: binomial, the same with D and D', and independent of the target.
+
+    The smallest p-value of all units and of the three questions, by Bonferroni.
+    """
+    samples = _samples(opened)
+    draws = int(samples.sizes.size)
+    counts: Integers = samples.of_units.sum(axis=1)
+    p_values: Floats = binomial_p(counts, draws, samples.rate)
+    at, looks = int(p_values.argmin()), samples.units
+    best, place = float(p_values[at]), f"number {samples.numbers[at]}"
+    if samples.target is not None:
+        cells = np.array([
+            int((samples.target == takes_part)[opened.members == side].sum())
+            for side in (True, False) for takes_part in (True, False)
+        ])  # fmt: skip
+        for rows, name in (((0, 1), "with D against without it"), ((0, 2), "where the target takes part")):
+            first = int(cells[list(rows)].sum())
+            if not 0 < first < draws:
+                continue
+            looks += samples.units
+            inside = samples.of_units[:, list(rows)].sum(axis=1)
+            one, p_value = _least_table(inside, counts, first, draws - first)
+            if p_value < best:
+                best, at, place = p_value, one, f"number {samples.numbers[one]}, {name}"
+    limit = _detectable_rate(samples.rate, draws, TestName.UNIT_TURNS.level / looks)
+    found, share, more = of_looks(looks, best), float(counts[at]) / draws, {"looks": looks}
+    result = TestResult(TestName.UNIT_TURNS, float(counts[at]), found, share, samples.rate, limit, place, more)
+    return _consequence(opened, result, None) if "target" in place else result
+
+
+def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
+    """Return which of many tables is farthest from independence, and its p-value; the p-value is never too small."""
+    whole = first + second
+    share = totals / whole
+    spread = np.sqrt(np.maximum(1e-12, share * (1 - share) * first * second / max(1, whole - 1)))
+    order = np.argsort(-np.abs(inside - first * share) / spread)[:_MOST_TABLES]
+    p_values = [table_p(int(inside[one]), int(totals[one]), first, second) for one in order]
+    best = int(np.argmin(p_values))
+    return int(order[best]), p_values[best]
+
+
+@of_opened(TestName.SAMPLE_SIZES)
+def sample_sizes(opened: Opened) -> TestResult:
+    """Test how far the sizes of samples spread: squared deviations of binomial counts, their exact distribution,
+    two-sided.
+    """
+    samples = _samples(opened)
+    often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
+    return _spread(opened, TestName.SAMPLE_SIZES, (Counted(samples.units, samples.rate, often),))
+
+
+def _spread(opened: Opened, name: TestName, counts: tuple[Counted, ...], place: str = "") -> TestResult:
+    found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
+    reach = float(ndtri(DETECTION_POWER) - ndtri(name.level / 2))
+    limit = min(1.0, reach * math.sqrt(2 / number))
+    more = {"counts": number}
+    result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, place, more)
+    is_certain = found.ratio < _EVEN  # who knows all others then knows whether the target took part
+    return _consequence(opened, result, None) if is_certain else result
+
+
+@of_opened(TestName.EVEN_TURNS)
+def even_turns(opened: Opened) -> TestResult:
+    """Test how evenly rounds take turns: rounds of one unit in a trial, and units in two rounds in a row.
+
+    Both are binomial counts whose distribution is exact. Shuffled batches take everybody in turn, so that a unit is
+    never in two batches in a row; a sample that is drawn once for a whole trial holds the same units in all rounds.
+    Bonferroni over the two.
+    """
+    samples = _samples(opened)
+    only_if(samples.sizes.shape[1] >= 2, Missing.ONE_ROUND)
+    turns = _spread(opened, TestName.EVEN_TURNS, (samples.turns,), "rounds of a unit")
+    # Of disjoint pairs of rounds every unit is in both with probability q^2, on its own.
+    pairs = samples.overlaps[:, 1::2]
+    draws, both = int(pairs.size) * samples.units, int(pairs.sum())
+    p_value = float(binomial_p(both, draws, samples.rate**2))
+    if turns.p_value <= p_value:
+        return replace(turns, p_value=of_looks(2, turns.p_value))
+    ratio = both / draws / samples.rate**2
+    found = TestResult(
+        TestName.EVEN_TURNS,
+        both,
+        of_looks(2, p_value),
+        ratio,
+        1.0,
+        turns.limit,
+        "units in two rounds in a row",
+        {"counts": draws},
+    )
+    return _consequence(opened, found, None) if ratio < _EVEN else found
+
+
+@of_opened(TestName.SHARED_SAMPLES)
+def shared_samples(opened: Opened) -> TestResult:
+    """Test whether trials share samples: trials of one unit in a round, and samples that are equal.
+
+    The first are binomial counts whose distribution is exact, two-sided. Bonferroni over the two.
+    """
+    samples = _samples(opened)
+    only_if(len(samples.sizes) >= 2, Missing.ONE_TRIAL)
+    crowds = tuple(one for one in samples.crowds if one.trials > 1) or samples.crowds
+    spread = _spread(opened, TestName.SHARED_SAMPLES, crowds, "trials of a unit in a round")
+    number = samples.digests.size
+    often = np.unique(samples.digests, return_counts=True)[1]
+    repeats, more = int(np.sum(often // 2)), {"counts": number}
+    p_value = _repeats_p(samples, repeats)
+    if spread.p_value <= p_value:
+        return replace(spread, p_value=of_looks(2, spread.p_value))
+    name, place = TestName.SHARED_SAMPLES, "distinct samples"
+    return TestResult(name, repeats, of_looks(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
+
+
+def _repeats_p(samples: Samples, repeats: int) -> float:
+    """Return the probability of so many disjoint pairs of equal samples, by the union bound: never too small.
+
+    Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.
+    """
+    if repeats == 0:
+        return 1.0
+    number = samples.digests.size
+    equal = math.exp(samples.units * math.log(samples.rate**2 + (1 - samples.rate) ** 2)) + 2.0**-52
+    log_p = repeats * math.log(number * (number - 1) / 2 * equal) - math.lgamma(repeats + 1)
+    return math.exp(min(0.0, log_p))

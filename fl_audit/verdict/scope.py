@@ -1,0 +1,61 @@
+"""Which questions were asked of a run beside how large the noise is, and what each would have found."""
+
+import math
+from collections.abc import Sequence
+
+from fl_audit.report.formatting import UnitWords, uncapital
+from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
+from fl_audit.verdict.messages_of_tests import MISSING_WORDS, ToldTest, title_of
+from fl_audit.verdict.verdict import Judgement
+
+_PARTICIPATION = (
+    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
+)  # fmt: skip
+_RELEASED = (TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS)
+_SECRET = (
+    TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.SECRET_COORDINATES,
+    TestName.SECRET_LAST_BITS, TestName.DISTINGUISHER,
+)  # fmt: skip
+_QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
+    ("whether everybody takes part as was claimed", _PARTICIPATION),
+    ("whether everything else that is released is what was claimed", _RELEASED),
+    ("whether anything but the sums tells D from D'", _SECRET),
+)
+
+
+def questions_text(found: Judgement, unit: UnitWords) -> str:
+    """Return which further questions were asked, with what each would have found, in sentences.
+
+    Parameters
+    ----------
+    found, unit
+        The judgement, and how the report speaks of what is protected.
+    """
+    return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
+
+
+def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: UnitWords) -> str:
+    made = [test for test in found.tests if test.name in names]
+    reasons = dict(found.not_offered)
+    if not made:
+        return f"It was not asked {question}: {_why(names, reasons)}"
+    limits = "; ".join(_limit(test, unit) for test in made)
+    # A part that the mechanism does not have needs no test, and one that was not opened is said.
+    unopened = [name for name in names if reasons.get(name) in (Missing.NOT_OPENED, Missing.UNOPENED_SHARES)]
+    rest = (
+        f" It was not asked of {', '.join(uncapital(title_of(name, unit)) for name in unopened)}." if unopened else ""
+    )
+    return f"It was asked {question}; found with probability {DETECTION_POWER:g} would have been: {limits}.{rest}"
+
+
+def _limit(test: TestResult, unit: UnitWords) -> str:
+    told = ToldTest(test, unit)
+    # Where no size can be said too few trials were judged, or nothing is random.
+    nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
+    size = nothing if math.isnan(test.limit) else told.words.limit
+    return f"{size} ({uncapital(told.title)})"
+
+
+def _why(names: Sequence[TestName], reasons: dict[TestName, Missing]) -> str:
+    said = list(dict.fromkeys(reasons[name] for name in names if name in reasons))
+    return uncapital(MISSING_WORDS[said[0]]) if said else "no test of it was made."

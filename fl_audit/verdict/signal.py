@@ -1,0 +1,252 @@
+"""Is the signal the one that is claimed: does the target contribute once? Drift of the noise along its contribution.
+
+With everything opened, r - f(b) over the claimed noise is N(0, 1) along the target's contribution, in every round and
+trial and given all rounds before. A target that counts k times moves it by (k - 1) times the length of the contribution
+over the noise. A push of its client that follows the secret moves it too.
+
+**Exact distributions.** How long the contribution of a round is follows from the rounds before, and with it from their
+noise. So no round is weighed by its length: that would tie the weights to the noise. Within a round trials are weighed
+by their lengths, which are known before the round's noise is drawn; rounds, and the rounds of one trial, have equal
+weights. The scale of the noise is taken from what is orthogonal to the drift, so that noise above the claim is no
+drift.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtr, chdtrc, fdtrc, stdtr
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.verdict.family import Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.noise_scale import NoiseAlong, detectable_ratio
+from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
+from fl_audit.verdict.signal_limit import Drift, SignalLimit, detectable_shift, limit_of, signal_limit
+
+_FEWEST = 3  # values from which a drift is tested
+
+
+def drift_of_run(measured: NoiseMeasurements) -> Drift | None:
+    """Return the drift along the target's contribution over a whole run; None where there is no contribution."""
+    noise, length = even_noise(measured.own_noise / measured.excess), measured.own_length
+    values, units = _by_round(noise, length)
+    if not (used := int(np.count_nonzero(units))):
+        return None
+    value, unit = float(values.sum()) / math.sqrt(used), float(units.sum()) / math.sqrt(used)
+    known = ~np.isnan(noise)
+    claimed = None
+    if measured.claimed_length is not None:
+        lengths = np.where(known, length, 0.0).sum(axis=0)
+        parts = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
+        claimed = measured.claimed_length * float(parts.sum()) / math.sqrt(used)
+    squares = float(np.square(noise[known]).sum())
+    return Drift(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
+
+
+def drift_along(along: NoiseAlong) -> Drift | None:
+    """Return the same of targets of which sums over the rounds are known; None where none that is in contributes."""
+    held = along.members & (along.freedom > 0)
+    if along.sums is None or along.lengths is None or not held.any():
+        return None
+    count = int(along.freedom[held].sum())
+    value, unit = (float(of[held].sum()) / math.sqrt(count) for of in (along.sums, along.lengths))
+    claimed = None if along.claimed_length is None else along.claimed_length * math.sqrt(count)
+    return Drift(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
+
+
+def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
+    """Return how often the target could have counted in a run without being found."""
+    length, known = measured.own_length, measured.own_length > 0
+    each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
+    return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
+
+
+def limit_along(along: NoiseAlong) -> SignalLimit:
+    """Return the same of targets of which sums over the rounds are known."""
+    lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
+    each = lengths / np.sqrt(np.maximum(1, along.freedom))
+    return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
+
+
+def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
+    """Return the noise of every round along the trials' lengths, and sqrt(sum of their squares), both (rounds,).
+
+    The first is N(0, 1) in every round in which there is something to go along.
+    """
+    known = ~np.isnan(noise)
+    weights = np.where(known, length, 0.0)
+    units = np.linalg.norm(weights, axis=0)
+    sums = np.sum(weights * np.where(known, noise, 0.0), axis=0)
+    return np.divide(sums, units, out=np.zeros_like(sums), where=units > 0), units
+
+
+def even_noise(noise: Floats) -> Floats:
+    """Return noise that is brought down to the claim where all of it, a trial or a round is evidently louder.
+
+    How loud they are is told by what is left beside their mean. NaN stays. What `NoiseMeasurements.excess` tells by
+    noise in other directions is brought down before.
+
+    Parameters
+    ----------
+    noise
+        Over the claimed noise, (trials, rounds).
+    """
+    for axis in (1, 0, (0, 1)):
+        counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
+        freedom = np.maximum(counts, 1)
+        means = np.nansum(noise, axis=axis, keepdims=True) / (freedom + 1)
+        rest = np.nansum(np.square(noise - means), axis=axis, keepdims=True)
+        louder = (counts > 0) & (chdtrc(freedom, rest) < EVIDENT / counts.size)
+        if louder.any():
+            noise = noise / np.where(louder, np.sqrt(rest / freedom), 1.0)
+    return noise
+
+
+@of_family(TestName.SIGNAL)
+def signal(measured: NoiseMeasurements) -> TestResult:
+    """Test whether the target counts more often than once, over the whole run: Student's t, upper tail.
+
+    In the result, `measured` is how often it counts by the drift, and `limit` how often it would have to.
+    """
+    return signal_of(drift_of_run(measured))
+
+
+def signal_of(drift: Drift | None) -> TestResult:
+    """Return the same test of a drift that is known."""
+    if drift is None or drift.unit == 0:
+        only_if(False, Missing.NO_DIFFERENCE)
+    assert drift is not None
+    only_if(drift.freedom + 1 >= _FEWEST, Missing.TOO_FEW)
+    t = drift.student
+    counted = 1 + drift.value / drift.unit
+    limit = limit_of(drift, TestName.SIGNAL.level, drift.unit)
+    return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
+
+
+class _Looks(NamedTuple):
+    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and how large they are."""
+
+    values: Floats  # (looks,)
+    names: list[str]  # of every look
+
+
+@of_family(TestName.SIGNAL_ROUND)
+def signal_round(measured: NoiseMeasurements) -> TestResult:
+    """Test the drift of every round over all trials: Student's t, the smallest p-value, two-sided, by Bonferroni.
+
+    Every round is looked at along the contribution, and along the difference of D and D' in trials with D and in trials
+    with D'. The scale is that of the noise beside the rounds' own drifts.
+    """
+    only_if(measured.trials > 1, Missing.ONE_TRIAL)
+    noise = even_noise(measured.own_noise / measured.excess)
+    values, units = _by_round(noise, measured.own_length)
+    along, drawn, sides = even_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
+    names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
+    for rows, side in ((sides, "D"), (~sides, "D'")):
+        part = along[rows]
+        known = np.sum(~np.isnan(part), axis=0)
+        drawn.append(np.nansum(part, axis=0)[known > 0] / np.sqrt(known[known > 0]))
+        names += [f"round {at + 1} of the trials with {side}" for at in np.flatnonzero(known)]
+    rest, freedom = _beside_rounds(along)
+    only_if(bool(names), Missing.NO_DIFFERENCE)
+    only_if(freedom >= _FEWEST, Missing.TOO_FEW)
+    lengths = units[units > 0]
+    shift = detectable_shift(freedom, TestName.SIGNAL_ROUND.level / 2 / len(names))
+    limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
+    return _largest(TestName.SIGNAL_ROUND, _Looks(np.concatenate(drawn), names), rest / freedom, freedom, limit)
+
+
+def _beside_rounds(along: Floats) -> tuple[float, int]:
+    """Return the sum of squares of noise beside the mean of every round, and its degrees of freedom."""
+    known = np.sum(~np.isnan(along), axis=0)
+    means = np.nansum(along, axis=0) / np.maximum(known, 1)
+    return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
+
+
+def _largest(name: TestName, looks: _Looks, variance: float, freedom: int, limit: float) -> TestResult:
+    """Return the test of the largest of several drifts, given the variance of the noise."""
+    scale = math.sqrt(variance)
+    at = int(np.abs(looks.values).argmax())
+    value = float(looks.values[at])
+    t = value / scale if scale > 0 else (math.copysign(math.inf, value) if value else 0.0)
+    p_value = of_looks(2 * len(looks.names), float(stdtr(freedom, -abs(t))))
+    return TestResult(name, t, p_value, t, 0.0, limit, looks.names[at], {"looks": len(looks.names)})
+
+
+@of_family(TestName.SIGNAL_TRIAL)
+def signal_trial(measured: NoiseMeasurements) -> TestResult:
+    """Test the drift of every trial, and how much trials differ in it: Student's t and F, by Bonferroni.
+
+    The first finds a target that counts often in one trial, the second one that counts a little more often in a share
+    of them.
+    """
+    only_if(measured.rounds > 1, Missing.ONE_ROUND)
+    noise = even_noise(measured.target_noise / measured.excess)
+    known = ~np.isnan(noise)
+    sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
+    own = np.nansum(np.where(np.isnan(measured.own_noise), np.nan, measured.own_length), axis=1)
+    return signal_trial_of(NoiseAlong(squares, known.sum(axis=1), measured.members, sums, own))
+
+
+def signal_trial_of(along: NoiseAlong) -> TestResult:
+    """Return the same test of sums over the rounds of every trial, beside those of every target over all trials."""
+    used = along.freedom > 0
+    if along.sums is None or along.lengths is None or not used.any():
+        only_if(False, Missing.NO_DIFFERENCE)
+    assert along.sums is not None
+    assert along.lengths is not None
+    counts = along.freedom[used]
+    drawn = along.sums[used] / np.sqrt(counts)
+    total, between = float(along.squares[used].sum()), float(np.square(drawn).sum())
+    freedom, within = int(counts.sum() - counts.size), max(0.0, total - between)
+    only_if(freedom >= _FEWEST, Missing.TOO_FEW)
+    names = [f"trial {at}" for at in np.flatnonzero(used)]
+    values = drawn
+    if along.of_targets is not None:
+        values = np.append(values, along.of_targets)
+        names += [f"all trials with target {number}" for number in range(along.of_targets.size)]
+    shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
+    each = (along.lengths[used] / np.sqrt(counts))[along.lengths[used] > 0]
+    limit = 1 + shift / float(np.median(each)) if each.size else math.inf
+    largest = _largest(TestName.SIGNAL_TRIAL, _Looks(values, names), within / freedom, freedom, limit)
+    ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
+    spread = float(fdtrc(counts.size, freedom, ratio))
+    p_value, place = of_looks(2, min(largest.p_value, spread)), largest.place
+    more = {**largest.more, "spread": ratio, "trials": int(counts.size)}
+    return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, place, more)
+
+
+@of_family(TestName.NOISE_TRIAL)
+def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
+    """Test the noise along the target in every trial, and in every round of all trials: chi-square, lower tail.
+
+    The smallest p-value of all these sums of squares, by Bonferroni.
+    """
+    noise = measured.target_noise
+    known = ~np.isnan(noise)
+    squares = np.where(known, np.square(noise), 0.0)
+    of_trials, of_rounds = ((squares.sum(axis=axis), known.sum(axis=axis)) for axis in (1, 0))
+    return _least([(*of_trials, "trial {}", 0), (*of_rounds, "round {} of all trials", 1)])
+
+
+def noise_trial_of(along: NoiseAlong) -> TestResult:
+    """Return the same test of sums over the rounds of every trial."""
+    return _least([(along.squares, along.freedom, "trial {}", 0)])
+
+
+def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
+    """Return the test of sums of squares, with their degrees of freedom, the name of a place and its first number."""
+    looks, found = 0, []
+    for squares, freedom, name, first in sums:
+        used = np.flatnonzero(freedom > 0)
+        looks += used.size
+        if used.size:
+            p_values = chdtr(freedom[used], np.maximum(0.0, squares[used]))
+            at = int(used[p_values.argmin()])
+            found.append((float(p_values.min()), float(squares[at] / freedom[at]), name.format(at + first)))
+    only_if(bool(found), Missing.NO_DIFFERENCE)
+    least, variance, place = min(found)
+    level, counts = TestName.NOISE_TRIAL.level / looks, sums[0][1][sums[0][1] > 0]
+    limits = {"looks": looks, "best_limit": 1 - detectable_ratio(int(counts.max()), level)}
+    ratio, limit = math.sqrt(max(0.0, variance)), 1 - detectable_ratio(int(counts.min()), level)
+    return TestResult(TestName.NOISE_TRIAL, ratio, of_looks(looks, least), ratio, 1.0, limit, place, limits)

@@ -1,0 +1,182 @@
+"""How much a target could contribute without being found: the limit of detection of the signal, in units of the claim.
+
+The claim lets a target contribute once, within the clipping norm. A target that counts k times shifts the noise along
+its contribution by k - 1 lengths of that contribution. How large a shift is found follows from the distribution of the
+test, before the run as well as after it. In units of the claim it is the same for every target, however little it
+contributes: one that is shorter than the norm may count more often before the claim does not hold for it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtrc, ndtr, ndtri, stdtrit
+
+from fl_audit.arrays import Floats, finite
+from fl_audit.root_finding import smallest_number
+from fl_audit.statistics.shift import noncentrality_at
+from fl_audit.verdict.family import DETECTION_POWER, TestName
+from fl_audit.verdict.noise_estimate import BREACH
+from fl_audit.verdict.noise_scale import chi_square_quantile
+from fl_audit.verdict.run_measurements import EVIDENT
+
+RARE_TIMES, RARE_SHARE = 5.0, 0.02
+"""The breach in few trainings of which every run says from how many trials it is found: five times in 2 % of them."""
+
+_MOST_TRIALS = 2**40
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A sum of noise that is N(0, 1) times the scale of the noise if the target counts once."""
+
+    value: float  # the sum over the claimed noise
+    rest: float  # sum of squares of the noise orthogonal to it, over the claimed variance
+    freedom: int  # degrees of freedom of that
+    unit: float  # by how much the sum grows for each time more that the target counts; positive
+    # By how much it grows for every clipping norm more that the target contributes to each round; None is as `unit`.
+    claimed: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """The measured over the claimed noise."""
+        return math.sqrt(self.rest / self.freedom)
+
+    @property
+    def student(self) -> float:
+        """Student's t of the sum."""
+        if self.rest > 0:
+            return self.value / self.scale
+        return math.copysign(math.inf, self.value) if self.value else 0.0
+
+
+@dataclass(frozen=True)
+class SignalLimit:
+    """How much a target would have to contribute to be found."""
+
+    # How often a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is the claim,
+    # infinite where nothing is found.
+    limit: float = math.inf
+    # The same of the target of this run, whose contributions may be shorter: how often it would have to count.
+    times: float = math.inf
+    # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if from none.
+    trials_needed: int | None = None
+    # The same of a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings, and once in the others.
+    rare_trials: int | None = None
+    counted: float = math.nan  # how often it counts by what was measured; NaN before a run and where nothing was
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether a target as long as the clipping norm that counts 1.5 times would have been found."""
+        return self.limit <= BREACH
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; what was not measured, and what is infinite, is None."""
+        return {
+            "counted": finite(self.counted),
+            "limit_of_detection": finite(self.limit),
+            "times_of_target": finite(self.times),
+            "conclusive": self.conclusive,
+            "trials_needed": self.trials_needed,
+            "rare": {"times": RARE_TIMES, "share": RARE_SHARE, "trials_needed": self.rare_trials},
+        }
+
+
+def detectable_shift(freedom: int, level: float) -> float:
+    """Return the shift of a normal sum, in standard deviations, that Student's t finds with `DETECTION_POWER`.
+
+    Parameters
+    ----------
+    freedom, level
+        Degrees of freedom of the spread, at least 1, and level of the upper tail, above 0 and below 0.5.
+
+    Examples
+    --------
+    >>> round(detectable_shift(10_000, 2e-4), 2)
+    4.82
+    """
+    critical = -float(stdtrit(freedom, level))
+    return noncentrality_at(1 - DETECTION_POWER, critical, freedom)
+
+
+def limit_of(drift: Drift, level: float, unit: float) -> float:
+    """Return how often the target has to count for a test of its drift to find it; infinite where it never is found.
+
+    Parameters
+    ----------
+    drift, level
+        The drift, whose noise makes it harder to find where it is evidently above the claim; and the test's level.
+    unit
+        By how much the drift grows for each time more.
+    """
+    is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
+    scale = drift.scale if is_louder else 1.0
+    return 1 + scale * detectable_shift(drift.freedom, level) / unit if unit > 0 else math.inf
+
+
+def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float) -> SignalLimit:
+    """Return the limit of detection of the signal of a run that was played.
+
+    Parameters
+    ----------
+    drift, lengths
+        The drift over the run; and by how much the noise of a trial, summed to variance 1, is shifted for each time
+        more that the target counts, (trials,), 0 in trials without the target.
+    trials, level
+        Number of trials, and level of the test of the drift.
+    """
+    if drift is None or drift.freedom < 2 or drift.unit == 0:
+        return SignalLimit()
+    limits = [limit_of(drift, level, unit) for unit in (drift.claimed or drift.unit, drift.unit)]
+    held = lengths[lengths > 0]
+    each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
+    found = _limits(limits[0], trials, each, held.size / trials)
+    return replace(found, times=limits[1], counted=1 + drift.value / drift.unit)
+
+
+def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalLimit:
+    """Return the limit of detection before a run, of a target whose contributions are as long as the clipping norm.
+
+    Parameters
+    ----------
+    trials, rounds
+        Number of trials, and rounds of each in which the target takes part, on average.
+    length, share
+        The clipping norm over the noise, positive, and the share of trials in which the target contributes.
+    """
+    count = max(3, round(trials * rounds * share))
+    unit = length * math.sqrt(trials * rounds * share)
+    times = 1 + detectable_shift(count - 1, TestName.SIGNAL.level) / unit
+    return _limits(times, trials, length * math.sqrt(rounds), share)
+
+
+def _limits(limit: float, trials: int, each: float, share: float) -> SignalLimit:
+    """Return the limits: what is found falls with the square root of the number of trials."""
+    if not math.isfinite(limit):
+        return SignalLimit()
+    needed = math.ceil(trials * ((limit - 1) / (BREACH - 1)) ** 2 * (1 - 1e-12))
+    return SignalLimit(limit, limit, needed, _rare(each, share))
+
+
+def _rare(each: float, share: float) -> int | None:
+    """Return from how many trials `signal_trial` finds the breach in few trainings; None if from no number."""
+    shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
+    return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
+
+
+def rare_power(trials: int, shift: float, share: float) -> float:
+    """Return about with which probability trials of which few are shifted are found.
+
+    Parameters
+    ----------
+    trials, shift, share
+        How many trials, from 1, by how many standard deviations a trial is shifted, and the probability of that.
+    """
+    level = TestName.SIGNAL_TRIAL.level / 2
+    found = share * float(ndtr(shift + ndtri(level / 2 / trials)))
+    by_largest = -math.expm1(trials * math.log1p(-found))
+    mean, fourth = 1 + share * shift**2, 3 + share * (6 * shift**2 + shift**4)
+    spread = math.sqrt(trials * (fourth - mean**2))
+    by_spread = float(ndtr((trials * mean - chi_square_quantile(1 - level, trials)) / spread))
+    return max(by_largest, by_spread)

@@ -1,0 +1,341 @@
+"""Breaches of participation, shares, quantile bits and steps: what a challenger opens and finds.
+
+Each has a made-up form, which changes honest draws, and where a federation of ours can be made to do it a real one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array
+from torch import Tensor
+
+from fl_audit.array_packing import pack
+from fl_audit.arrays import Flags, Floats
+from fl_audit.experiments.runs.run import Parties
+from fl_audit.federation.observed_rounds import SideInformation
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.contributors import Received
+from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.trials import TrialBatch
+from fl_audit.verdict.family import TestName as T
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+from tests.validation.engine_runs import breach_plan, measured_run
+from tests.validation.synthetic_noise import NoiseSetting, play
+from tests.validation.synthetic_opened import OpenedSetting, ReconstructedImages, draw, opened_of
+
+Change = Callable[[ReconstructedImages], None]
+_SMALL = NoiseSetting((("weight", 60), ("bias", 4)), trials=40, rounds=30)
+
+
+@dataclass(frozen=True)
+class OpenedBreach:
+    """A federation that breaks its guarantee in what is drawn or released beside the noise of the sum."""
+
+    name: str  # what it does, in plain English
+    tests: tuple[T, ...]  # the tests that are to find it, any of them
+    change: Change  # what it makes of honest draws
+    strategy: type[DPStrategy] | None = None  # how a real server does it; None where no real run is played
+    mechanism: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of `breach_plan` of a real run
+    below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
+    setting: OpenedSetting = field(default_factory=OpenedSetting)
+
+    def made_up(self, number: int) -> NoiseMeasurements:
+        """Play a made-up run."""
+        rng = np.random.default_rng((2, number))
+        return measured_of(rng, self.setting, self.change)
+
+    def real(self, number: int) -> NoiseMeasurements:
+        """Play a real run."""
+        assert self.strategy is not None, "not every breach has a real form"
+        return measured_run(breach_plan(number + 1, **self.mechanism), Parties(strategy=self.strategy))
+
+
+def measured_of(
+    rng: np.random.Generator, setting: OpenedSetting, change: Change = lambda drawn: None
+) -> NoiseMeasurements:
+    """Return a made-up run of honest noise, and what it opens.
+
+    Parameters
+    ----------
+    rng, setting, change
+        The source of everything, how much is opened, and what a breach changes; left out, nothing is broken.
+    """
+    measured = play(rng, replace(_SMALL, trials=setting.trials, rounds=setting.rounds))
+    drawn = draw(rng, setting)
+    drawn.members = measured.members
+    change(drawn)
+    return replace(measured, opened=opened_of(drawn))
+
+
+SAMPLED: dict[str, dict[str, Any]] = {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}}
+"""A real distribution under which records are sampled."""
+DISTRIBUTED: dict[str, dict[str, Any]] = {"privacy": {"noise": "distributed"}}
+ADAPTIVE: dict[str, dict[str, Any]] = {
+    "training": {"strategy": "dp-fedavg", "learning-rate": 1.0, "local-steps": 1, "local-batch": 10,
+                 "local-learning-rate": 0.1},
+    "privacy": {"adjacency": "add-remove-client", "clipping": "adaptive"},
+}  # fmt: skip
+
+
+def _fixed(drawn: ReconstructedImages) -> None:
+    """Draw as many units in every round."""
+    order = drawn.rng.random(drawn.taken.shape).argsort(axis=2).argsort(axis=2)
+    drawn.taken = order < round(drawn.setting.rate * drawn.setting.units)
+
+
+def _shuffled(drawn: ReconstructedImages) -> None:
+    """Walk through all units in an order that is drawn anew for every pass."""
+    setting, steps = drawn.setting, round(1 / drawn.setting.rate)
+    for trial in range(setting.trials):
+        for number in range(setting.rounds):
+            if number % steps == 0:
+                parts = np.array_split(drawn.rng.permutation(setting.units), steps)
+            drawn.taken[trial, number] = np.isin(np.arange(setting.units), parts[number % steps])
+
+
+def _target(rate: float, only_with: bool | None = None) -> Change:
+    """Draw the target at so many times the rate, under both secrets or one."""
+
+    def change(drawn: ReconstructedImages) -> None:
+        more = drawn.rng.random(drawn.taken.shape[:2]) < min(1.0, rate * drawn.setting.rate)
+        rows = slice(None) if only_with is None else drawn.members == only_with
+        drawn.taken[rows, :, 0] = more[rows]
+
+    return change
+
+
+def _set(where: Any, values: Callable[[ReconstructedImages], Any]) -> Change:
+    def change(drawn: ReconstructedImages) -> None:
+        drawn.taken[where] = values(drawn)
+
+    return change
+
+
+def _by_size(drawn: ReconstructedImages) -> None:
+    """Let the target take part where many others do."""
+    sizes = drawn.taken[:, :, 1:].sum(axis=2)
+    drawn.taken[:, :, 0] = sizes > np.quantile(sizes, 1 - drawn.setting.rate)
+
+
+def _with_more(drawn: ReconstructedImages) -> None:
+    """Draw others more often with D."""
+    more = drawn.rng.random(drawn.taken.shape) < 1.2 * drawn.setting.rate
+    drawn.taken[drawn.members, :, 1:] = more[drawn.members, :, 1:]
+
+
+def _sevenths(drawn: ReconstructedImages) -> None:
+    drawn.taken[:, 6::7] = drawn.taken[:, 5:-1:7][:, : drawn.taken[:, 6::7].shape[1]]
+
+
+def _seed(first: int, others: tuple[int, ...], share: float = 1.0) -> Change:
+    """Let clients draw from the seed of another, or share a part of its draws."""
+
+    def change(drawn: ReconstructedImages) -> None:
+        for one in others:
+            fresh = np.sqrt(1 - share**2) * drawn.shares[one]
+            drawn.shares[one] = share * drawn.shares[first] + fresh
+
+    return change
+
+
+def _bits(new: Callable[[ReconstructedImages], Floats]) -> Change:
+    def change(drawn: ReconstructedImages) -> None:
+        drawn.bits = new(drawn)
+
+    return change
+
+
+def _bits_by_side(drawn: ReconstructedImages) -> Floats:
+    return drawn.bits * np.where(drawn.members, 1.0, 1.5)[:, None]
+
+
+def _last_bit(drawn: ReconstructedImages) -> None:
+    drawn.last_bits[:, :, 3] = drawn.members[:, None]
+
+
+def _step_by_secret(drawn: ReconstructedImages) -> None:
+    drawn.wrong_steps = np.where(drawn.members, 50.0, 0.0)[:, None] * np.ones(drawn.setting.rounds)
+
+
+def _norm_of_true_bits(drawn: ReconstructedImages) -> None:
+    drawn.wrong_norms[:, 1:] = 1.0
+
+
+class _Sampling(DPStrategy):
+    """Puts another sampler in the challenger's place."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.challenger.participation = self.sampled  # type: ignore[method-assign]
+
+    def sampled(
+        self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
+    ) -> Flags:
+        """Return which records take part, (trials, records)."""
+        return np.stack([self.drawn(trial, server_round, client, records, sampling_rate) for trial in trials])
+
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        """Return which records take part in a trial."""
+        source = generator(
+            self.challenger.seed, Purpose.RECORD_SAMPLING, trial=trial, round=server_round, client=client
+        )
+        return source.random(records) < rate
+
+    def place(self, client: int) -> int | None:
+        """Return the place of the target among a client's records."""
+        found = np.flatnonzero(self.roster.shards[client] == self.public.pair.index)
+        return int(found[0]) if found.size else None
+
+
+class _FixedSize(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        source = generator(
+            self.challenger.seed, Purpose.RECORD_SAMPLING, trial=trial, round=server_round, client=client
+        )
+        return source.permutation(records) < round(rate * records)
+
+
+class _Shuffled(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        steps = round(1 / rate)
+        epoch, at = divmod(server_round - 1, steps)
+        source = generator(self.challenger.seed, Purpose.RECORD_SAMPLING, trial=trial, round=epoch + 1, client=client)
+        return np.isin(np.arange(records), np.array_split(source.permutation(records), steps)[at])
+
+
+class _OneSample(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        return super().drawn(trial, 1, client, records, rate)
+
+
+class _OneForAllTrials(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        return super().drawn(0, server_round, client, records, rate)
+
+
+class _TargetOften(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        found, at = super().drawn(trial, server_round, client, records, rate), self.place(client)
+        if at is not None:
+            found[at] |= super().drawn(trial, server_round, 1000, 1, 0.4)[0]
+        return found
+
+
+class _TargetFollows(_Sampling):
+    def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
+        found, at = super().drawn(trial, server_round, client, records, rate), self.place(client)
+        if at is not None:
+            found[at] = found[(at + 1) % records]
+        return found
+
+
+class _OneSeed(DPStrategy):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        told, insider = self.challenger.noise_seed, min(self.roster.insiders)
+        self.challenger.noise_seed = lambda client: told(insider)  # type: ignore[method-assign]
+
+
+class _TwoAlike(DPStrategy):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        told, victim = self.challenger.noise_seed, self.roster.victim
+        other = next(one for one in range(self.public.clients) if one not in (victim, *self.roster.insiders))
+        self.challenger.noise_seed = lambda client: told(victim if client == other else client)  # type: ignore[method-assign]
+
+
+def _with_bits(factor: float, again: bool = False) -> type[DPStrategy]:
+    class Bits(DPStrategy):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            drawn = self.challenger.quantile_normals
+
+            def wrong(trials: Sequence[int], server_round: int) -> Tensor:
+                return factor * drawn(trials, 1 if again else server_round)
+
+            self.challenger.quantile_normals = wrong  # type: ignore[method-assign]
+
+    return Bits
+
+
+class _StepBySecret(DPStrategy):
+    def _release(self, batch: TrialBatch, server_round: int, read: Received) -> Array:
+        super()._release(batch, server_round, read)
+        transcript = self.transcripts[batch.name]
+        made = transcript.made
+        assert made is not None
+        members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
+        moved = torch.where(members[:, None], torch.nextafter(made.models[-1], torch.tensor(9e9)), made.models[-1])
+        transcript.models[-1] = moved
+        transcript.made = replace(made, models=tuple(transcript.models))
+        return Array(*pack(moved.numpy()))
+
+
+class _LastBitOfRelease(DPStrategy):
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        found = super().noise(batch, server_round, total, sigma)
+        members = torch.from_numpy(self.challenger.membership(batch.trials).bits).int()
+        bits = found.view(torch.int32)
+        bits[:, 3] = (bits[:, 3] & ~1) | members
+        return found
+
+
+class _NormOfTrueBits(DPStrategy):
+    def _side_information(self, batch: TrialBatch, server_round: int, read: Received) -> SideInformation:
+        norms = self.transcripts[batch.name].norms
+        side = super()._side_information(batch, server_round, read)
+        mechanism = self.public.mechanism
+        assert norms is not None
+        self.transcripts[batch.name].norms = mechanism.clipping.moved(
+            norms, read.centred_bits / mechanism.denominator + 0.5
+        )  # type: ignore[union-attr]
+        return side
+
+
+OPENED_BREACHES: tuple[OpenedBreach, ...] = (
+    OpenedBreach("samples of a fixed size, claimed as Poisson", (T.SAMPLE_SIZES,), _fixed, _FixedSize, SAMPLED),
+    OpenedBreach("shuffled batches, claimed as Poisson", (T.SAMPLE_SIZES, T.EVEN_TURNS), _shuffled, _Shuffled, SAMPLED),
+    OpenedBreach("one sample for all rounds of a trial", (T.EVEN_TURNS,), _set(np.s_[:, 1:], lambda d: d.taken[:, :1]),
+                 _OneSample, SAMPLED),
+    OpenedBreach("the same samples in all trials", (T.SHARED_SAMPLES,), _set(np.s_[1:], lambda d: d.taken[:1]),
+                 _OneForAllTrials, SAMPLED),
+    OpenedBreach("two trials with the same samples", (T.SHARED_SAMPLES,), _set(-1, lambda d: d.taken[0])),
+    OpenedBreach("the sample of every seventh round used before", (T.SHARED_SAMPLES,), _sevenths),
+    OpenedBreach("a round takes nobody of the round before", (T.EVEN_TURNS,),
+                 _set(np.s_[:, 1::2], lambda d: d.taken[:, 1::2] & ~d.taken[:, ::2])),
+    OpenedBreach("the target drawn 1.5 times as often", (T.TARGET_TURNS,), _target(1.5)),
+    OpenedBreach("the target drawn twice as often", (T.TARGET_TURNS,), _target(2.0), _TargetOften, SAMPLED),
+    OpenedBreach("the target always drawn", (T.TARGET_TURNS,), _target(1e9)),
+    OpenedBreach("the target drawn twice as often with D", (T.TARGET_TURNS,), _target(2.0, True)),
+    OpenedBreach("the target drawn 1.1 times as often", (T.TARGET_TURNS,), _target(1.1),
+                 below="1,200 draws show a rate that is 1.3 times too high"),
+    OpenedBreach("the target takes part where another does", (T.UNIT_TURNS,),
+                 _set(np.s_[:, :, 0], lambda d: d.taken[:, :, 7]), _TargetFollows, SAMPLED),
+    OpenedBreach("the target takes part in large samples", (T.TARGET_TURNS,), _by_size),
+    OpenedBreach("another unit always drawn", (T.UNIT_TURNS,), _set(np.s_[:, :, 9], lambda d: True)),
+    OpenedBreach("others drawn 1.2 times as often with D", (T.UNIT_TURNS, T.SAMPLE_SIZES, T.EVEN_TURNS,
+                 T.SHARED_SAMPLES), _with_more),
+    OpenedBreach("all shares of the noise from one seed", (T.SHARE_PAIRS,), _seed(1, (0, 2, 3, 4)), _OneSeed,
+                 DISTRIBUTED),
+    OpenedBreach("two clients draw from one seed", (T.SHARE_PAIRS,), _seed(0, (3,)), _TwoAlike, DISTRIBUTED),
+    OpenedBreach("two clients whose shares cancel", (T.SHARE_PAIRS,), _seed(2, (4,), -1.0)),
+    OpenedBreach("a tenth of a share in common", (T.SHARE_PAIRS,), _seed(0, (3,), 0.1)),
+    OpenedBreach("bits without noise", (T.BIT_NOISE,), _bits(lambda d: 0 * d.bits), _with_bits(0.0), ADAPTIVE),
+    OpenedBreach("bits with half of the noise", (T.BIT_NOISE,), _bits(lambda d: d.bits / 2), _with_bits(0.5), ADAPTIVE),
+    OpenedBreach("bits with the same noise in all rounds", (T.BIT_NOISE,),
+                 _bits(lambda d: np.repeat(d.bits[:, :1], d.setting.rounds, axis=1)), _with_bits(1.0, True), ADAPTIVE),
+    OpenedBreach("bits with the same noise in two trials", (T.BIT_NOISE,),
+                 _bits(lambda d: np.concatenate([d.bits[:-1], d.bits[:1]]))),
+    OpenedBreach("noise of bits with a mean of .3", (T.BIT_NOISE,), _bits(lambda d: d.bits + 0.3)),
+    OpenedBreach("uniform noise of bits", (T.BIT_NOISE,),
+                 _bits(lambda d: d.rng.uniform(-1, 1, d.bits.shape) * np.sqrt(3))),
+    OpenedBreach("noise of bits 1.5 times larger with D'", (T.BIT_NOISE,), _bits(_bits_by_side)),
+    OpenedBreach("the model's last bits follow the secret", (T.EXACT_STEPS,), _step_by_secret, _StepBySecret),
+    OpenedBreach("the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits,
+                 ADAPTIVE),
+    OpenedBreach("one last bit of the release is the secret", (T.SECRET_LAST_BITS,), _last_bit, _LastBitOfRelease),
+)  # fmt: skip
+"""Every breach of what is opened, and the tests that are to find it."""

@@ -1,0 +1,115 @@
+"""Kinds of breaches of the signal: federations whose noise is right, and whose sum is not the one that is claimed.
+
+The target counts more often than once, in all trainings or in few; it is clipped to another norm; copies of it are in;
+its client pushes the sum as the secret says; or the noise is missing just where it hides the target.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats
+
+
+@dataclass(frozen=True)
+class TargetRound:
+    """What a mechanism may use to treat the target of one round in its own way."""
+
+    present: Floats  # what the target contributes under D, (trials, parameters), in the units of the sum
+    absent: Floats  # what stands in its place under D'
+    clipped_at: Callable[[float], Floats]  # what the true side contributes if it is clipped at so many times the norm
+    members: Flags  # whether the trials hold D, (trials,)
+    norm: float  # the clipping norm
+    number: int  # the round, from 1
+    key: int  # of the run, for draws that stay the same in all its rounds
+
+    @property
+    def own(self) -> Floats:
+        """What the true side contributes."""
+        return np.where(self.members[:, None], self.present, self.absent)
+
+    @cached_property
+    def unit(self) -> Floats:
+        """The same at length 1; 0 where it is nothing."""
+        length = np.linalg.norm(self.own, axis=1, keepdims=True)
+        return np.divide(self.own, length, out=np.zeros_like(self.own), where=length > 0)
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Return a generator that draws the same in every round."""
+        return np.random.default_rng((self.key, purpose))
+
+    def some(self, share: float) -> Floats:
+        """Return 1 in a share of the trials, the same in every round, and 0 in the others, (trials, 1)."""
+        return (self.rng(1).random(len(self.members)) < share).astype(np.float64)[:, None]
+
+    def direction(self) -> Floats:
+        """Return a direction of length 1 that nobody knows beforehand, the same in every round, (parameters,)."""
+        drawn = self.rng(2).standard_normal(self.present.shape[1])
+        return np.asarray(drawn / np.linalg.norm(drawn))
+
+
+Altered = Callable[[TargetRound, Floats], Floats]  # returns what takes the place of the noise, (trials, parameters)
+
+
+def counted(times: float, share: float = 1.0) -> Altered:
+    """Return what counts the target so many times, in a share of the trials."""
+    return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
+
+
+def counted_in_round(times: float, number: int) -> Altered:
+    """Return what counts the target so many times in one round of all trials."""
+    return lambda at, noise: noise + ((times - 1) * at.own if at.number == number else 0.0)
+
+
+def unhidden(share: float) -> Altered:
+    """Return what leaves out the noise along the target, in a share of the trials."""
+
+    def altered(at: TargetRound, noise: Floats) -> Floats:
+        along = np.sum(noise * at.unit, axis=1, keepdims=True)
+        return np.asarray(noise - at.some(share) * along * at.unit)
+
+    return altered
+
+
+def copied(copies: int, likeness: float) -> Altered:
+    """Return what adds copies of the target, each with this cosine to it and as long as it."""
+
+    def altered(at: TargetRound, noise: Floats) -> Floats:
+        own, added = at.own, np.zeros_like(noise)
+        length = np.linalg.norm(own, axis=1, keepdims=True)
+        for number in range(copies):
+            other = np.random.default_rng((at.key, 3, at.number, number)).standard_normal(own.shape)
+            other -= np.sum(other * at.unit, axis=1, keepdims=True) * at.unit
+            other /= np.linalg.norm(other, axis=1, keepdims=True)
+            added += likeness * own + np.sqrt(1 - likeness**2) * length * other
+        return np.asarray(noise + added)
+
+    return altered
+
+
+def clipped(factor: float) -> Altered:
+    """Return what clips the target, and nobody else, at so many times the norm."""
+    return lambda at, noise: noise + at.clipped_at(factor) - at.own
+
+
+def pushed(norms: float) -> Altered:
+    """Return what pushes the sum by so many norms in one direction with D, and in the opposite one with D'."""
+
+    def altered(at: TargetRound, noise: Floats) -> Floats:
+        return noise + norms * at.norm * np.where(at.members, 1.0, -1.0)[:, None] * at.direction()
+
+    return altered
+
+
+def pushed_along(norms: float) -> Altered:
+    """Return what pushes the sum along the difference of D and D' with D, and against it with D'."""
+
+    def altered(at: TargetRound, noise: Floats) -> Floats:
+        difference = at.present - at.absent
+        length = np.linalg.norm(difference, axis=1, keepdims=True)
+        unit = np.divide(difference, length, out=np.zeros_like(difference), where=length > 0)
+        return np.asarray(noise + norms * at.norm * np.where(at.members, 1.0, -1.0)[:, None] * unit)
+
+    return altered

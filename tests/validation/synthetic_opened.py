@@ -1,0 +1,122 @@
+"""Synthetic openings in numpy: samples, shares, quantile bits and steps, counted by their definitions.
+
+Counts are worked out here from raw samples and draws, independently of what the challenger of a federation keeps.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.statistics.lattice import Counted
+from fl_audit.verdict.opened import RESIDUAL, LastBits, Opened, Samples, Shares
+
+
+@dataclass(frozen=True)
+class OpenedSetting:
+    """What a made-up federation opens."""
+
+    # `trials`, `rounds`: how many.
+    trials: int = 40
+    rounds: int = 30
+    units: int = 60  # units of which samples are drawn, the target being the first
+    rate: float = 0.2  # the claimed rate
+    batch: int = 20  # trials of a batch
+    clients: int = 5  # clients that add shares of the noise
+    coordinates: int = 32  # coordinates whose shares are opened
+
+
+@dataclass
+class ReconstructedImages:
+    """Everything that is drawn in secret, honest until a breach changes it."""
+
+    rng: np.random.Generator
+    setting: OpenedSetting
+    members: Flags  # (trials,)
+    taken: Flags  # (trials, rounds, units), the target first
+    shares: Floats  # (clients, trials, rounds, coordinates)
+    bits: Floats  # noise of quantile bits over the claimed noise, (trials, rounds)
+    last_bits: Flags  # of released numbers, (trials, rounds, coordinates)
+    wrong_steps: Floats  # (trials, rounds)
+    wrong_norms: Floats  # (trials, rounds)
+
+
+def draw(rng: np.random.Generator, setting: OpenedSetting) -> ReconstructedImages:
+    """Return honest draws.
+
+    Parameters
+    ----------
+    rng, setting
+        The source of everything, and how much there is of it.
+    """
+    shape = setting.trials, setting.rounds
+    nothing = np.zeros(shape)
+    return ReconstructedImages(
+        rng, setting,
+        rng.permutation(setting.trials) % 2 == 0,
+        rng.random((*shape, setting.units)) < setting.rate,
+        rng.standard_normal((setting.clients, *shape, setting.coordinates)),
+        rng.standard_normal(shape),
+        rng.random((*shape, setting.coordinates)) < 0.5,
+        nothing, nothing.copy(),
+    )  # fmt: skip
+
+
+def opened_of(drawn: ReconstructedImages) -> Opened:
+    """Return what the challenger opens of such draws; the insider is client 1, and knows its own share alone."""
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
+    honest = Opened(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
+    return replace(
+        honest,
+        samples=_samples(drawn),
+        shares=_shares(drawn),
+        bits=drawn.bits,
+        wrong_steps=drawn.wrong_steps,
+        wrong_norms=drawn.wrong_norms,
+        last_bits=_last_bits(drawn),
+    )
+
+
+def _samples(drawn: ReconstructedImages) -> Samples:
+    taken, setting = drawn.taken[:, :, 1:], drawn.setting
+    target, units = drawn.taken[:, :, 0], setting.units - 1
+    overlaps = np.zeros(target.shape, dtype=np.int64)
+    overlaps[:, 1:] = (taken[:, 1:] & taken[:, :-1]).sum(axis=2)
+    names: dict[bytes, int] = {}
+    digests = [names.setdefault(row.tobytes(), len(names)) for row in taken.reshape(-1, units)]
+    with_d = drawn.members[:, None]
+    cells = (with_d & target, with_d & ~target, ~with_d & target, ~with_d & ~target)
+    of_units = np.stack([taken[cell].sum(axis=0) for cell in cells], axis=1)
+    crowds = tuple(
+        _counted(taken[at : at + setting.batch].sum(axis=0), len(taken[at : at + setting.batch]), setting.rate)
+        for at in range(0, setting.trials, setting.batch)
+    )
+    return Samples(
+        setting.rate, units, taken.sum(axis=2), overlaps, np.array(digests, dtype=np.float64).reshape(target.shape),
+        target, of_units, np.arange(1, units + 1), _counted(taken.sum(axis=1), setting.rounds, setting.rate), crowds,
+    )  # fmt: skip
+
+
+def _counted(values: Integers, trials: int, rate: float) -> Counted:
+    return Counted(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
+
+
+def _shares(drawn: ReconstructedImages) -> Shares:
+    """Return products of all shares, and of the sum of those that the insider, client 1, does not know."""
+    others = [one for one in range(drawn.setting.clients) if one != 1]
+    rows = np.stack([drawn.shares[others].sum(axis=0), *drawn.shares]).reshape(drawn.setting.clients + 1, -1)
+    return Shares(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
+
+
+def _last_bits(drawn: ReconstructedImages) -> LastBits:
+    sides = [drawn.last_bits[drawn.members], drawn.last_bits[~drawn.members]]
+    return LastBits(
+        np.array([int(side.sum()) for side in sides]),
+        np.array([side.size for side in sides]),
+        np.stack([side.sum(axis=(0, 1)) for side in sides], axis=1),
+        np.array([side.shape[0] * side.shape[1] for side in sides]),
+        tuple(range(drawn.setting.coordinates)),
+    )

@@ -1,0 +1,166 @@
+"""What is opened after a run: exact distributions, and every breach of samples, shares, bits and steps is found."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
+from fl_audit.report.formatting import unit_words
+from fl_audit.statistics.lattice import Counted, ScoreDistribution, binomial_p, dispersion, sum_tails, table_p
+from fl_audit.verdict.family import OF_OPENED, Missing, NotOffered, TestName
+from fl_audit.verdict.messages_of_tests import ToldTest
+from fl_audit.verdict.opened import Opened, Samples
+from fl_audit.verdict.participation import epsilon_at_rate, epsilon_without_doubt
+from fl_audit.verdict.run_measurements import OPENED_TESTS
+from fl_audit.verdict.verdict import run_family
+from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
+from tests.validation.synthetic_opened import OpenedSetting, draw, opened_of
+
+SMALL = OpenedSetting(trials=12, rounds=8, units=30, batch=6, clients=3, coordinates=8)
+WORDS = unit_words(Adjacency.ADD_REMOVE_RECORD)
+
+
+def p_values(count: int, setting: OpenedSetting = SMALL) -> dict[TestName, list[float]]:
+    found: dict[TestName, list[float]] = {name: [] for name in OF_OPENED}
+    for number in range(count):
+        opened = opened_of(draw(np.random.default_rng((3, number)), setting))
+        for name in OF_OPENED:
+            found[name].append(OPENED_TESTS[name](opened).p_value)
+    return found
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.long)])
+def test_p_values_are_never_too_small_under_the_claim(count: int) -> None:
+    """Kolmogorov-Smirnov at 1e-4 for each test, of counts and of Bonferroni's."""
+    for name, values in p_values(count).items():
+        if name is TestName.EXACT_STEPS:
+            assert values == [1.0] * count
+        else:
+            assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
+            assert min(values) > name.level, name
+
+
+def test_the_distribution_of_a_sum_is_that_of_binomial_counts() -> None:
+    for count, found in ((4, 3), (1000, 340), (100_000, 30_300)):
+        lower, upper = sum_tails([ScoreDistribution(np.array([0.7, 0.3]), count)], found)
+        assert lower == pytest.approx(stats.binom.cdf(found, count, 0.3), rel=1e-5)
+        assert upper == pytest.approx(stats.binom.sf(found - 1, count, 0.3), rel=1e-5)
+    # Of two distributions: the sum of 10 coins and of 5 coins of 2.
+    lower, _ = sum_tails(
+        [ScoreDistribution(np.array([0.5, 0.5]), 10), ScoreDistribution(np.array([0.5, 0.0, 0.5]), 5)], 9
+    )
+    by_hand = sum(
+        stats.binom.pmf(one, 10, 0.5) * stats.binom.pmf(two, 5, 0.5)
+        for one in range(11) for two in range(6) if one + 2 * two <= 9
+    )  # fmt: skip
+    assert lower == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_a_sum_that_cannot_be_is_as_unlikely_as_can_be_said() -> None:
+    distribution = [ScoreDistribution(np.array([0.5, 0.5]), 10**6)]
+    assert sum_tails(distribution, 0)[0] <= 1e-12
+    assert sum_tails(distribution, 10**6)[1] <= 1e-12
+    assert sum_tails([ScoreDistribution(np.array([0.0, 1.0]), 7)], 7) == (1.0, 1.0)
+    assert sum_tails([ScoreDistribution(np.array([0.0, 1.0]), 7)], 6) == (0.0, 1.0)
+
+
+def test_a_table_of_two_rows_is_hypergeometric() -> None:
+    for inside, total, first, second in ((12, 20, 50, 60), (0, 5, 3, 9), (400, 1000, 3000, 4000)):
+        tails = stats.hypergeom(first + second, total, first)
+        wanted = min(1.0, 2 * min(tails.cdf(inside), tails.sf(inside - 1)))
+        assert table_p(inside, total, first, second) == pytest.approx(wanted, rel=1e-6)
+    wanted = min(1.0, 2 * stats.binom.cdf(3, 40, 0.2))
+    assert float(binomial_p(3, 40, 0.2)) == pytest.approx(wanted)
+    assert float(binomial_p(0, 40, 0.2)) == pytest.approx(2 * 0.8**40)
+
+
+def test_counts_that_are_all_alike_spread_too_little() -> None:
+    often = np.bincount(np.full(300, 20), minlength=101)
+    found = dispersion([Counted(100, 0.2, often)])
+    assert found.ratio == 0
+    assert found.lower < 1e-11
+    assert found.upper == 1.0
+
+
+def _with(found: OpenedBreach, setting: OpenedSetting) -> list[Any]:
+    rng = np.random.default_rng(1)
+    return [test for test in run_family(measured_of(rng, setting, found.change), OF_OPENED)[0] if test.violated]
+
+
+@pytest.mark.parametrize("breach", OPENED_BREACHES, ids=lambda breach: breach.name)
+def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
+    broken = _with(breach, breach.setting)
+    if breach.below:
+        assert all(test.name in OF_OPENED for test in broken)
+        return
+    assert {test.name for test in broken} & set(breach.tests)
+    for test in broken:
+        assert ToldTest(test, WORDS).sentence.endswith(".")
+
+
+def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
+    breach = next(one for one in OPENED_BREACHES if one.name.startswith("samples of a fixed size"))
+    (test, *_) = _with(breach, breach.setting)
+    claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
+    assert test.name is TestName.SAMPLE_SIZES
+    assert test.more["claimed"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
+    assert test.more["epsilon"] == pytest.approx(epsilon_without_doubt(claim), rel=1e-9)
+    said = ToldTest(test, WORDS).sentence
+    assert "epsilon is 3.35 then, where 1.19 is claimed with Poisson amplification" in said
+
+
+def test_without_doubt_about_participation_epsilon_is_a_mean_over_binomial_turns() -> None:
+    """delta(eps) = sum over j of P(j turns) times that of j Gaussian rounds, at the epsilon that is named."""
+    claim, rounds, rate, z = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2), 30, 0.2, 2.0
+    epsilon, delta = epsilon_without_doubt(claim), 0.0
+    for turns in range(1, rounds + 1):
+        mu = math.sqrt(turns) / z
+        one = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        delta += stats.binom.pmf(turns, rounds, rate) * float(one)
+    assert delta == pytest.approx(claim.delta, rel=1e-3)
+
+
+def test_another_rate_gives_the_epsilon_of_that_rate() -> None:
+    claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
+    at_two = Claim("add-remove-record", (SampledGaussianRelease(2.0, 0.4, 30),), 1e-2)
+    assert epsilon_at_rate(claim, 0.4) == pytest.approx(at_two.profile.epsilon(1e-2), rel=1e-9)
+    assert epsilon_at_rate(claim, 0.0) == 0.0
+
+
+def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
+    nothing = Opened(np.array([True, False]), is_kept=True)
+    reasons = {
+        TestName.SAMPLE_SIZES: Missing.NOT_SAMPLED,
+        TestName.SHARE_PAIRS: Missing.NO_SHARES,
+        TestName.BIT_NOISE: Missing.NO_BITS,
+        TestName.EXACT_STEPS: Missing.NOT_OPENED,
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(NotOffered) as raised:
+            OPENED_TESTS[name](nothing)
+        assert raised.value.reason is reason
+    with pytest.raises(NotOffered) as raised:
+        OPENED_TESTS[TestName.SHARE_PAIRS](replace(nothing, has_shares=True))
+    assert raised.value.reason is Missing.UNOPENED_SHARES
+
+
+def test_samples_whose_shapes_disagree_are_refused() -> None:
+    opened = opened_of(draw(np.random.default_rng(0), SMALL)).samples
+    assert isinstance(opened, Samples)
+    with pytest.raises(InputError, match="overlaps of samples have shape"):
+        replace(opened, overlaps=opened.overlaps[:1])
+
+
+def test_the_first_round_that_differs_is_named() -> None:
+    drawn = draw(np.random.default_rng(0), SMALL)
+    drawn.wrong_norms[5, 2] = 1.0
+    drawn.wrong_steps[7, 1] = 3.0
+    found = OPENED_TESTS[TestName.EXACT_STEPS](opened_of(drawn))
+    assert (found.p_value, found.place) == (0.0, "the clipping norm, first in trial 5 round 3")
