@@ -269,7 +269,7 @@ def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatc
         messages = [_message("none", node=2 + one, arrays=models) for one in clients]
         lights, holes, large = take_out(messages)
         calls = pickle.dumps((lights, holes, [_context(one) for one in clients]))
-        return process.run(calls, [None], [], None, 0.3, *[freight_module.bytes_of(one) for one in large])
+        return process.run(calls, [None], [], None, 0.3, *[array_transport.bytes_of(one) for one in large])
 
     run(9)
     assert announced == [1]  # nobody knows yet how long a call takes
@@ -413,7 +413,7 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     sent = pickle.dumps((lights, holes))
     assert len(sent) < 6000
     received, empty = pickle.loads(sent)
-    put_back(empty, [freight_module.bytes_of(array) for array in large])
+    put_back(empty, [array_transport.bytes_of(array) for array in large])
     assert [message.content for message in received] == contents
     assert list(received[0].content) == list(contents[0])
     first, second, third = (message.content.array_records[Record.ARRAYS]["models"].data for message in received)
@@ -423,6 +423,6 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
 
     put: list[object] = []
     monkeypatch.setattr(array_transport.ray, "put", lambda values: put.append(values) or len(put))
-    shared = freight_module.shared_arrays(messages)
+    shared = array_transport.shared_arrays(messages)
     assert list(shared) == [id(models.data)]
     assert [shared[id(models.data)].reference() for _ in range(3)] == [1, 1, 1]

@@ -16,6 +16,7 @@ from fl_audit.array_packing import pack
 from fl_audit.arrays import Flags, Floats
 from fl_audit.experiments.runs.run import Parties
 from fl_audit.federation.observed_rounds import SideInformation
+from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import Received
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -289,9 +290,9 @@ class _NormOfTrueBits(DPStrategy):
         side = super()._side_information(batch, server_round, read)
         mechanism = self.public.mechanism
         assert norms is not None
-        self.transcripts[batch.name].norms = mechanism.clipping.moved(
-            norms, read.centred_bits / mechanism.denominator + 0.5
-        )  # type: ignore[union-attr]
+        assert isinstance(mechanism.clipping, AdaptiveClipping)
+        share = read.centred_bits / mechanism.denominator + 0.5
+        self.transcripts[batch.name].norms = mechanism.clipping.moved(norms, share)
         return side
 
 
