@@ -21,6 +21,7 @@ from fl_audit.experiments.runs.disk_usage import footprint
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
+from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
 
 CONFIG = """
@@ -73,6 +74,18 @@ def test_it_says_what_there_is_and_writes_nothing(
     assert found["estimate"]["command_seconds"] > found["estimate"]["seconds"]
     assert found["keep_releases"] == 4
     assert found["writes"]["total"] < 10**6
+
+
+def test_memory_and_processes_on_ray_are_told(small_plan: MakePlan) -> None:
+    """Of this process, and of each that Ray starts for clients: ordinary ones, the victim and the insider."""
+    plan = small_plan(data={"clients": 5}, run={"actors": 3})
+    one, on_ray = (probe(plan, engine) for engine in (Engine.LOCAL, Engine.RAY))
+    assert (one.processes, on_ray.processes) == (1, 1 + 3 + 2)
+    assert 200 * 2**20 < one.memory < on_ray.memory - 5 * 200 * 2**20
+    alone = small_plan(
+        data={"clients": 5}, run={"actors": 3}, privacy={"sensitivity": "global"}, audit={"insider": False}
+    )
+    assert probe(alone, Engine.RAY).processes == 1 + 3 + 1
 
 
 def test_a_person_reads_the_same(config: Path) -> None:

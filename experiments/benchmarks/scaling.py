@@ -103,7 +103,7 @@ _CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000
 """Engine, registered clients, and cohort; without one everybody takes part."""
 _NODES, _CORES, _LINK = 64, 16, 1.25e9
 """Of the cluster on paper, and bytes a second that leave the driver's machine."""
-_DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.005, 2.2
+_DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 """Of the driver for a client call, and of a core until a client process has imported what it needs: measured."""
 
 

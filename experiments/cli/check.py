@@ -158,13 +158,14 @@ def _findable_signal(found: "Check") -> str:
 
 def _takes(probe: "Probe", engine: Engine) -> str:
 
-    own_memory = " On Ray every client process has memory of its own, which was not tried."
-    untried = own_memory if engine is Engine.RAY else ""
+    where = f"in {plural(probe.processes, 'process', 'processes')}"
+    if engine is Engine.RAY:
+        where += ", beside those of Ray itself"
     return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
-        f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
+        f"{probe.memory / _MEGABYTE:,.0f} MB {where}: an estimate from "
         f"{plural(probe.rounds, 'round')} of {plural(probe.trials, 'trial')} on the local engine, "
-        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it.{untried}"
+        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it."
     )
 
 

@@ -26,6 +26,9 @@ _RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
 this program: measured on machines of two cores."""
 _PROCESSES_APART = 2
 """The victim's and the insider's."""
+_MEMORY_AT_THE_END, _MEMORY_OF_RAY, _MEMORY_OF_CLIENTS = 170 * 2**20, 60 * 2**20, 215 * 2**20
+"""What a report adds to this process, what Ray adds to it, and what a client's process takes before its first call:
+without the pages that processes share, as measured."""
 _SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
 """What a round costs on Ray beside the clients' work, and each of its client calls, which share calls of Ray."""
 
@@ -39,7 +42,8 @@ class Probe:
     start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
     round_seconds: float  # one round of all these trials
     seconds: float  # estimate of the whole training, on the local engine
-    memory: int  # most bytes of memory that this process held
+    memory: int  # estimate of the most bytes of memory that all processes hold together, on the engine
+    processes: int  # how many these are: this one, and on Ray those of clients
     command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
 
 
@@ -84,7 +88,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
-    watch = _Stopwatch(together, rounds)
+    watch, held = _Stopwatch(together, rounds), psutil.Process().memory_info().rss
     settings = plan.config.run
     # Whatever seed is drawn for the run, its trials take as long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
@@ -106,7 +110,11 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     # The report takes the time of its tables, tests and figures.
     report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.trials * rounds)
     command = imports + _training_seconds(plan, engine, total, imports) + report
-    return Probe(together, max(1, timed), first, each, total, watch.memory, command)
+    apart = _client_processes(plan) if engine is Engine.RAY else 0
+    # A client's process holds no more than what came to this one, in which all clients were called.
+    more = apart * (_MEMORY_OF_CLIENTS + max(0, watch.memory - held)) + (_MEMORY_OF_RAY if apart else 0)
+    memory = watch.memory + _MEMORY_AT_THE_END + more
+    return Probe(together, max(1, timed), first, each, total, memory, 1 + apart, command)
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
@@ -121,17 +129,29 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             return alone
         case Engine.RAY:
             cores = max(1, usable_cores() // settings.threads)
-            cohort = public.cohort(1)
-            clients = public.nodes if cohort is None else len(cohort)
+            clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
             waves = -(-batches // settings.batches_in_flight)
             calls = batches * public.rounds * (clients + public.insiders * public.with_insider)
-            processes = min(settings.actors or cores, clients) + _PROCESSES_APART
+            processes = _client_processes(plan)
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
             waiting = _SECONDS_OF_A_ROUND * public.rounds * waves + _SECONDS_OF_A_CALL * calls
             return start + alone / min(cores, clients) + waiting
         case _:
             assert_never(engine)
+
+
+def _clients_of_a_round(plan: AuditPlan) -> int:
+    cohort = plan.public.cohort(1)
+    return plan.public.nodes if cohort is None else len(cohort)
+
+
+def _client_processes(plan: AuditPlan) -> int:
+    """Return how many client processes an embedded Ray has on this machine."""
+    settings = plan.config.run
+    cores = max(1, usable_cores() // settings.threads)
+    apart = _PROCESSES_APART if plan.public.with_insider else _PROCESSES_APART - 1
+    return min(settings.actors or cores, _clients_of_a_round(plan)) + apart
 
 
 def _first_wave(plan: AuditPlan) -> tuple[TrialBatch, ...]:

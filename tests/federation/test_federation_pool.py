@@ -18,6 +18,7 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.cluster import array_transport, sharing
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import put_back, take_out
+from fl_audit.experiments.runs.cluster.backend import PoolInPlace, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContext, Packed, compartment_of
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
 from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load, process_class
@@ -325,6 +326,21 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
     thread.start()
     thread.join(60.0)
     assert answered == list(range(150))
+
+
+def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() -> None:
+    """Flower's own command does so, and hands them over later than the server asks for them."""
+    pool, over = PoolInPlace(), threading.Event()
+    contexts, server = (
+        _Contexts(pool, _context(0)),
+        threading.Timer(0.2, pool.hand_over, (None, None, {7: 1, 9: 0}, over)),
+    )
+    server.start()
+    assert [contexts[node].node_config["partition-id"] for node in (7, 9)] == [1, 0]
+    assert pool.nodes_in_order() == [9, 7]
+    over.set()
+    server.join(10.0)
+    assert not server.is_alive()
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:

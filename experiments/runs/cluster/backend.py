@@ -7,7 +7,7 @@ the runtime would look through all of them for each, and would make a call of Ra
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,6 +99,7 @@ class PoolInPlace:
     def __init__(self, retries: int = 2) -> None:
         self._retries = retries
         self._nodes: list[int] | None = None
+        self._are_known = threading.Event()
         self._grids = list[PoolGrid]()
         self._is_built = threading.Event()
         self._found: ClientPool | Exception | None = None
@@ -120,20 +121,31 @@ class PoolInPlace:
             As of Flower's.
         """
         found = _REGISTER(num_nodes, state_factory)
-        self._nodes = sorted(found, key=found.__getitem__)
+        self._note_nodes(found)
         return found
 
-    @staticmethod
-    def hand_over(state: Any, queue: Any, nodes_mapping: Any, f_stop: threading.Event) -> None:
+    def _note_nodes(self, partitions: Mapping[int, int]) -> None:
+        self._nodes = sorted(partitions, key=partitions.__getitem__)
+        self._are_known.set()
+
+    def partitions(self) -> dict[int, int]:
+        """Wait until all nodes are registered, and return the partition of each."""
+        self._are_known.wait(_SECONDS_TO_BUILD)
+        return {node: partition for partition, node in enumerate(self._nodes or ())}
+
+    def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
         """Hand nothing over: Flower's store has no messages.
+
+        Flower's own command registers the nodes before it imports what puts the pool in place: here they become known.
 
         Parameters
         ----------
         state, queue, nodes_mapping
-            The store, where messages wait for a client process, and the partition of every node; none is needed.
+            The store, where messages wait for a client process, and the partition of every node.
         f_stop
             Set when the run ends.
         """
+        self._note_nodes(nodes_mapping)
         f_stop.wait()
 
     def nodes_in_order(self) -> list[int] | None:
@@ -277,8 +289,7 @@ class _Contexts(dict[int, Context]):
 
     def __missing__(self, node: int) -> Context:
         if not self._partitions:
-            nodes: Sequence[int] = self._pool.nodes_in_order() or ()
-            self._partitions = {one: partition for partition, one in enumerate(nodes)}
+            self._partitions = self._pool.partitions()
         told = {"partition-id": self._partitions[node], "num-partitions": len(self._partitions)}
         run, settings = self._server.run_id, self._server.run_config
         self[node] = Context(run, node, UserConfig(told), RecordDict(), UserConfig(settings))
