@@ -7,12 +7,14 @@ import pytest
 
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.verdict.family import ALONE, OF_OPENED, TestName
+from fl_audit.verdict.family import OF_OPENED, TestName
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of
 
+ALONE = (TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES)
+"""Tests that stand where most of the others cannot be made."""
 TRIED = (
     "noise missing on the smallest tensor",
     "the same noise in two trials",
