@@ -86,8 +86,8 @@ import sys
 from pathlib import Path
 from fl_audit.audits.page import report_files
 from fl_audit.experiments.cli.main import main
-writing.draw_all = lambda *_, **__: []
-writing.write_pdf = lambda *_: None
+report_files.draw_all = lambda *_, **__: []
+report_files.write_pdf = lambda *_: None
 sys.argv = ["fl-audit", "run", "audit.toml", "--engine", sys.argv[1], "--out", "run"]
 try:
     main()

@@ -20,14 +20,14 @@ _MOST = 40  # a squared standardised deviation counts as no more than this
 
 
 @dataclass(frozen=True)
-class ScoreDistribution:
+class CountDistribution:
     """The distribution of a whole number from 0, of which there are several independent copies."""
 
     probabilities: Floats  # of 0, 1, ...
     copies: int  # how many of them are added up
 
 
-def sum_tails(distributions: Sequence[ScoreDistribution], found: int) -> tuple[float, float]:
+def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
     """Return the probabilities that a sum is at most, and at least, what was found.
 
     The distribution of the sum is the product of characteristic functions, exact up to rounding within twenty standard
@@ -40,27 +40,27 @@ def sum_tails(distributions: Sequence[ScoreDistribution], found: int) -> tuple[f
 
     Examples
     --------
-    >>> lower, upper = sum_tails([ScoreDistribution(np.array([0.5, 0.5]), 4)], 3)
+    >>> lower, upper = sum_tails([CountDistribution(np.array([0.5, 0.5]), 4)], 3)
     >>> round(lower, 4), round(upper, 4)
     (0.9375, 0.3125)
     """
     mean, variance, highest = 0.0, 0.0, 0
-    for mechanism in distributions:
-        values = np.arange(mechanism.probabilities.size)
-        own = float(values @ mechanism.probabilities)
-        mean += mechanism.copies * own
-        variance += mechanism.copies * float(np.square(values - own) @ mechanism.probabilities)
-        highest += mechanism.copies * (mechanism.probabilities.size - 1)
+    for one in distributions:
+        values = np.arange(one.probabilities.size)
+        own = float(values @ one.probabilities)
+        mean += one.copies * own
+        variance += one.copies * float(np.square(values - own) @ one.probabilities)
+        highest += one.copies * (one.probabilities.size - 1)
     if variance < 1e-12:  # nothing is random
         return float(found >= round(mean)), float(found <= round(mean))
     spread = min(highest + 1, 2 * math.ceil(_REACH * math.sqrt(variance)) + 2)
-    size = 1 << max(4, (spread + max(mechanism.probabilities.size for mechanism in distributions)).bit_length())
+    size = 1 << max(4, (spread + max(one.probabilities.size for one in distributions)).bit_length())
     first = max(0, round(mean) - size // 2) if highest >= size else 0
     if not first <= found < first + size:
         return (_LEAST, 1.0) if found < first else (1.0, _LEAST)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
-    for mechanism in distributions:
-        product *= np.fft.rfft(mechanism.probabilities, size) ** mechanism.copies
+    for one in distributions:
+        product *= np.fft.rfft(one.probabilities, size) ** one.copies
     shares = np.roll(np.maximum(np.fft.irfft(product, size), 0.0), -(first % size))
     at = found - first
     lower, upper = float(shares[: at + 1].sum()), float(shares[at:].sum())
@@ -83,10 +83,10 @@ class Counted:
         return np.asarray(np.rint(_STEPS * np.minimum(squares, _MOST)), dtype=np.int64)
 
     @property
-    def mechanism(self) -> ScoreDistribution:
+    def distribution(self) -> CountDistribution:
         """The distribution of the score of one count."""
         shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
-        return ScoreDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
+        return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
 
     @property
     def total(self) -> int:
@@ -123,7 +123,7 @@ def dispersion(counts: Sequence[Counted]) -> Dispersion:
         Counts of one or more binomial distributions, all independent of each other, at least one of them in all.
     """
     number = sum(int(one.often.sum()) for one in counts)
-    lower, upper = sum_tails([one.mechanism for one in counts], sum(one.total for one in counts))
+    lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
     return Dispersion(sum(one.squares for one in counts) / number, lower, upper)
 
 

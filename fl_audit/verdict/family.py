@@ -94,13 +94,11 @@ class TestName(StrEnum):
     @property
     def share(self) -> float:
         """Its share of `FAMILY_LEVEL`."""
-        match self:
-            case TestName.CANARIES:
-                return 1.0
-            case TestName.SCORES | TestName.CANDIDATES:
-                return 1.0 - math.fsum(test.share for test in BESIDE_SCORES)
-            case _:
-                return self.weight / math.fsum(test.weight for test in TestName)
+        if self is TestName.CANARIES:
+            return 1.0
+        if self in (TestName.SCORES, TestName.CANDIDATES):
+            return 1.0 - math.fsum(test.share for test in BESIDE_SCORES)
+        return self.weight / math.fsum(test.weight for test in TestName)
 
     @property
     def level(self) -> float:

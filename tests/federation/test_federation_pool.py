@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.cluster.array_transport import put_back, take_out
 from fl_audit.experiments.runs.cluster.backend import PoolInPlace, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContext, Packed, compartment_of
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
-from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load, process_class
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load, process_class
 from fl_audit.experiments.runs.cluster.sharing import SharedCalls
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
@@ -46,7 +46,7 @@ class Pool(ClientPool):
     def _started(self, node: Node, compartment: int) -> Any:
         return None
 
-    def call(self, process: ClientProcess, load: Load) -> Answers:
+    def call(self, process: ClientProcess, load: Load) -> CallReplies:
         """Give the outcome of the calls, by the nodes of their clients."""
         clients = [message.metadata.dst_node_id for message in load.messages]
         self.calls.append((process.node, clients))
@@ -58,14 +58,14 @@ class Pool(ClientPool):
             raise LostCallsError
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome if isinstance(outcome, Answers) else Answers([outcome] * len(clients), under_way=0)
+        return outcome if isinstance(outcome, CallReplies) else CallReplies([outcome] * len(clients), under_way=0)
 
-    def rest(self, process: ClientProcess, under_way: int) -> Answers:
+    def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
         """Give the outcome of the calls that are under way."""
-        return Answers([REPLY] * under_way, under_way=0)
+        return CallReplies([REPLY] * under_way, under_way=0)
 
 
-REPLY = Answer("reply", "after", None)
+REPLY = CallReply("reply", "after", None)
 
 
 def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
@@ -108,7 +108,7 @@ def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
     pool = Pool((HERE, THERE), lambda node, clients: "node" if node is HERE else REPLY)
     assert played(pool, 0) == {2: "reply"}
     assert pool.calls == [(HERE, [2]), (THERE, [2])]
-    (failed,) = played(Pool((THERE,), lambda node, clients: Answer(None, None, "the disk is full"))).values()
+    (failed,) = played(Pool((THERE,), lambda node, clients: CallReply(None, None, "the disk is full"))).values()
     assert isinstance(failed, CallError)
     assert str(failed) == "the disk is full"
 
@@ -117,7 +117,7 @@ def test_calls_share_one_and_each_is_answered() -> None:
     """Of two processes each takes half of the clients."""
     both = threading.Barrier(2)
 
-    def answer(node: Node, clients: list[int]) -> Answer:
+    def answer(node: Node, clients: list[int]) -> CallReply:
         both.wait(10.0)
         return REPLY
 
@@ -130,8 +130,8 @@ def test_calls_share_one_and_each_is_answered() -> None:
 def test_a_call_that_lasts_holds_nobody_up() -> None:
     """Those behind it are called elsewhere, or later, and none twice."""
 
-    def slowly(node: Node, clients: list[int]) -> Answers:
-        return Answers([REPLY] * (len(clients) > 2), under_way=1)
+    def slowly(node: Node, clients: list[int]) -> CallReplies:
+        return CallReplies([REPLY] * (len(clients) > 2), under_way=1)
 
     pool = Pool((THERE,), slowly)
     assert played(pool, clients=5) == dict.fromkeys(range(2, 7), "reply")

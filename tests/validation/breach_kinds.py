@@ -82,7 +82,13 @@ class Breach:
         return np.asarray(self.noise(at) * at.sigma[:, None])
 
     def altered(self, at: TargetRound, noise: Floats) -> Floats:
-        """Return what it makes of the noise of a round, (trials, parameters), given what the target contributes."""
+        """Return what it makes of the noise of a round, (trials, parameters), given what the target contributes.
+
+        Parameters
+        ----------
+        at, noise
+            The round with the target's contributions, and its noise.
+        """
         return noise if self.target is None else self.target(at, noise)
 
 

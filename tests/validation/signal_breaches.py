@@ -54,12 +54,24 @@ Altered = Callable[[TargetRound, Floats], Floats]  # returns what takes the plac
 
 
 def counted(times: float, share: float = 1.0) -> Altered:
-    """Return what counts the target so many times, in a share of the trials."""
+    """Return what counts the target so many times, in a share of the trials.
+
+    Parameters
+    ----------
+    times, share
+        How often, and in which share, from 0 to 1.
+    """
     return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
 
 
 def counted_in_round(times: float, number: int) -> Altered:
-    """Return what counts the target so many times in one round of all trials."""
+    """Return what counts the target so many times in one round of all trials.
+
+    Parameters
+    ----------
+    times, number
+        How often, and in which round, from 1.
+    """
     return lambda at, noise: noise + ((times - 1) * at.own if at.number == number else 0.0)
 
 
@@ -74,7 +86,13 @@ def unhidden(share: float) -> Altered:
 
 
 def copied(copies: int, likeness: float) -> Altered:
-    """Return what adds copies of the target, each with this cosine to it and as long as it."""
+    """Return what adds copies of the target, each with this cosine to it and as long as it.
+
+    Parameters
+    ----------
+    copies, likeness
+        How many, and the cosine, from -1 to 1.
+    """
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
         own, added = at.own, np.zeros_like(noise)

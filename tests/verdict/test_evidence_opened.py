@@ -13,7 +13,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
 from fl_audit.report.formatting import unit_words
-from fl_audit.statistics.lattice import Counted, ScoreDistribution, binomial_p, dispersion, sum_tails, table_p
+from fl_audit.statistics.lattice import CountDistribution, Counted, binomial_p, dispersion, sum_tails, table_p
 from fl_audit.verdict.family import OF_OPENED, Missing, NotOffered, TestName
 from fl_audit.verdict.messages_of_tests import ToldTest
 from fl_audit.verdict.opened import Opened, Samples
@@ -49,12 +49,12 @@ def test_p_values_are_never_too_small_under_the_claim(count: int) -> None:
 
 def test_the_distribution_of_a_sum_is_that_of_binomial_counts() -> None:
     for count, found in ((4, 3), (1000, 340), (100_000, 30_300)):
-        lower, upper = sum_tails([ScoreDistribution(np.array([0.7, 0.3]), count)], found)
+        lower, upper = sum_tails([CountDistribution(np.array([0.7, 0.3]), count)], found)
         assert lower == pytest.approx(stats.binom.cdf(found, count, 0.3), rel=1e-5)
         assert upper == pytest.approx(stats.binom.sf(found - 1, count, 0.3), rel=1e-5)
     # Of two distributions: the sum of 10 coins and of 5 coins of 2.
     lower, _ = sum_tails(
-        [ScoreDistribution(np.array([0.5, 0.5]), 10), ScoreDistribution(np.array([0.5, 0.0, 0.5]), 5)], 9
+        [CountDistribution(np.array([0.5, 0.5]), 10), CountDistribution(np.array([0.5, 0.0, 0.5]), 5)], 9
     )
     by_hand = sum(
         stats.binom.pmf(one, 10, 0.5) * stats.binom.pmf(two, 5, 0.5)
@@ -64,11 +64,11 @@ def test_the_distribution_of_a_sum_is_that_of_binomial_counts() -> None:
 
 
 def test_a_sum_that_cannot_be_is_as_unlikely_as_can_be_said() -> None:
-    distribution = [ScoreDistribution(np.array([0.5, 0.5]), 10**6)]
+    distribution = [CountDistribution(np.array([0.5, 0.5]), 10**6)]
     assert sum_tails(distribution, 0)[0] <= 1e-12
     assert sum_tails(distribution, 10**6)[1] <= 1e-12
-    assert sum_tails([ScoreDistribution(np.array([0.0, 1.0]), 7)], 7) == (1.0, 1.0)
-    assert sum_tails([ScoreDistribution(np.array([0.0, 1.0]), 7)], 6) == (0.0, 1.0)
+    assert sum_tails([CountDistribution(np.array([0.0, 1.0]), 7)], 7) == (1.0, 1.0)
+    assert sum_tails([CountDistribution(np.array([0.0, 1.0]), 7)], 6) == (0.0, 1.0)
 
 
 def test_a_table_of_two_rows_is_hypergeometric() -> None:

@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.access import versions_of
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, put_back
-from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load, process_class
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load, process_class
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
@@ -166,7 +166,7 @@ class ClientPool:
                 self._idle.setdefault(process.compartment, []).append(process)
                 self._changed.notify_all()
 
-    def call(self, process: ClientProcess, load: Load) -> Answers:
+    def call(self, process: ClientProcess, load: Load) -> CallReplies:
         """Have calls made in a process, one after the other, and return what came of the first of them.
 
         It ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`: then
@@ -194,7 +194,7 @@ class ClientPool:
             )
         return self._outcome(process, begun)
 
-    def rest(self, process: ClientProcess, under_way: int) -> Answers:
+    def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
         """Wait for the calls that are under way in a process, and return what came of them.
 
         Of several only the first may still be under way after `SECONDS_OF_A_CALL`.
@@ -275,7 +275,7 @@ class ClientPool:
             [entry or os.getcwd() for entry in sys.path], self._app
         )
 
-    def _outcome(self, process: ClientProcess, reference: Any) -> Answers:
+    def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
         """Wait for calls; a node that is not there any more is not waited for."""
         try:
             while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
@@ -284,7 +284,7 @@ class ClientPool:
                 if process.node.identity not in self._nodes:
                     raise LostCallsError
             made, under_way, seconds = ray.get(reference)
-            return Answers([_answer(*one) for one in made], under_way, seconds)
+            return CallReplies([_answer(*one) for one in made], under_way, seconds)
         except (ObjectStoreFullError, OutOfDiskError):
             raise CallError(_NO_ROOM) from None
         except RayTaskError as error:
@@ -366,7 +366,7 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 
 
-def _answer(reply: bytes, large: Sequence[Any], failure: str | None) -> Answer:
+def _answer(reply: bytes, large: Sequence[Any], failure: str | None) -> CallReply:
     light, holes, context = pickle.loads(reply)
     put_back(holes, large)
-    return Answer(light, context, failure)
+    return CallReply(light, context, failure)

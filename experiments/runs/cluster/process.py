@@ -24,7 +24,7 @@ _AHEAD = 8
 """Most calls that are announced at a time: the stacked models of clients that train together stay in the cache."""
 
 
-class Answer(NamedTuple):
+class CallReply(NamedTuple):
     """What came of one call: a reply and the context after it, or words for a failure."""
 
     reply: Any
@@ -32,10 +32,10 @@ class Answer(NamedTuple):
     failure: str | None
 
 
-class Answers(NamedTuple):
+class CallReplies(NamedTuple):
     """What came of the first of some calls, in order, and how many of the next ones are still under way."""
 
-    made: list[Answer]
+    made: list[CallReply]
     under_way: int
     seconds: float = 0.0  # how long the process has worked on them
 

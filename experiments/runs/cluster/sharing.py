@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.cluster.pool import (
     ClientProcess,
     LostCallsError,
 )
-from fl_audit.experiments.runs.cluster.process import Answer, Answers, Load
+from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load
 
 Outcome = Message | CallError
 """What becomes of a call: a reply, or what failed."""
@@ -69,7 +69,7 @@ class _Line:
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
-    def note(self, calls: Sequence[_Call], answers: Answers) -> None:
+    def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
         """Note how long the first of some calls took."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
@@ -225,7 +225,7 @@ class SharedCalls:
         large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
         return Load(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
-    def _settled(self, calls: list[_Call], made: Sequence[Answer]) -> list[_Call]:
+    def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
         """Settle the first of some calls, and return the others."""
         outcomes = list[tuple[str, Outcome]]()
         for call, answer in zip(calls, made, strict=False):
