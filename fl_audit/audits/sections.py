@@ -29,9 +29,9 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.federation).judge(run),
-    covers=lambda facts: audit_of(facts.federation).covers(facts),
-    not_compared=lambda run: audit_of(run.facts.federation).not_compared(run),
+    judge=lambda run: audit_of(run.facts.federation).judging.judge(run),
+    covers=lambda facts: audit_of(facts.federation).judging.covers(facts),
+    not_compared=lambda run: audit_of(run.facts.federation).judging.not_compared(run),
 )
 """The verdict, by the tests of the audit that was played."""
 

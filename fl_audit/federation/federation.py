@@ -49,6 +49,7 @@ class Federation:
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
     tf32: bool = False  # whether a graphics card rounds factors to ten bits
+    audit: str = "identifiability"  # which kind of audit is played, by its name in `fl_audit.audits.registry`
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )

@@ -329,7 +329,7 @@ def verdict_section(
     ----------
     judge, covers, not_compared
         What judges a run with a guarantee; what its verdict covers; and why nothing was compared: as
-        `fl_audit.audits.audit.AuditKind` has them.
+        `fl_audit.audits.audit.AuditJudging` has them.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from fl_audit.audits.membership.attack_results import (  # fmt: skip
     bound_of_scores,
     rates_of,
 )
-from fl_audit.audits.membership.audit import can_compare_targets
+from fl_audit.audits.membership.judging import can_compare_targets
 from fl_audit.audits.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.rates import MembershipRates
