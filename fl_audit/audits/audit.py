@@ -5,9 +5,13 @@ modules import neither tables nor the tests of the verdict. `AuditJudging` is wh
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fl_audit.federation.membership import Membership, MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.arrays import Flags, Floats, Integers
@@ -15,8 +19,13 @@ if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.finished_run import FinishedRun, RunFacts
     from fl_audit.federation.loaded_federation import LoadedFederation
-    from fl_audit.federation.membership import Membership
+    from fl_audit.privacy.guarantee import Guarantee
+    from fl_audit.verdict.noise_estimate import PlannedLimits
+    from fl_audit.verdict.signal_limit import SignalLimit
     from fl_audit.verdict.verdict import Judgement
+
+
+WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = true"
 
 
 class ReleaseQuery(StrEnum):
@@ -43,7 +52,7 @@ class MemberLosses(Protocol):
     """Losses of the models of a batch, and who was in."""
 
     @property
-    def membership(self) -> "Membership":
+    def membership(self) -> Membership:
         """Which targets were in."""
 
     @property
@@ -67,6 +76,15 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 """Gives the losses (trials, records) on records; of none, no columns."""
 
 
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A run that claims something, before it is played."""
+
+    public: "Federation"
+    guarantee: "Guarantee"  # what is claimed
+    trials: int
+
+
 class AuditJudging(Protocol):
     """What a kind of audit says of a run before it is played, and what it finds in it afterwards."""
 
@@ -85,14 +103,71 @@ class AuditJudging(Protocol):
     def not_compared(self, run: "FinishedRun") -> str:
         """Return why nothing was compared, in a sentence that begins with a space; empty where all was."""
 
+    def require_playable(self, public: "Federation") -> None:
+        """Refuse a federation that this audit cannot be played with.
+
+        Raises `InputError` if there is such a thing, with what is accepted.
+
+        Parameters
+        ----------
+        public
+            The federation, each part of which is what it can be.
+        """
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedLimits | None":
+        """Return which missing noise a run would find; None where no insider measures it.
+
+        Parameters
+        ----------
+        planned, parameters
+            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        """
+
+    def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
+        """Return how often a target could count unseen; None where no insider weighs it exactly."""
+
 
 class AuditKind(ABC):
     """One kind of audit."""
 
+    own_settings: tuple[str, ...] = ()
+    """Settings of [audit] that are refused with other kinds."""
+    scheme: MembershipScheme = MembershipScheme.BY_COINS
+    """Which targets are in a trial."""
+    counted: str | None = None
+    """The setting that says how many targets there are; None where there is one, that of the pair."""
+    chooses_pair: bool = False
+    """Whether the differing unit is chosen, and with it a pair of training sets."""
+
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what [audit] and [privacy] have where a configuration leaves it out.
+
+        Parameters
+        ----------
+        strategy, privacy
+            The strategy that is configured, and the section [privacy] as far as it is known.
+        """
+        return {}, {}
+
+    def column_of_candidates(self, attribute: str | int | None) -> str | None:
+        """Return the column whose values are the targets; None where targets are units.
+
+        Parameters
+        ----------
+        attribute
+            The setting `attribute`.
+        """
+        return None
+
+    judged_by: str
+    """Where planning and judging of this kind are, `module:class`: clients, which import every kind, need neither."""
+
     @property
-    @abstractmethod
     def judging(self) -> AuditJudging:
-        """Planning and judging of this kind, which are imported when they are asked for."""
+        """Planning and judging of this kind, which are imported when they are first asked for."""
+        module, _, name = self.judged_by.partition(":")
+        found: AuditJudging = getattr(import_module(module), name)()
+        return found
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQuery:
@@ -124,7 +199,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def own_losses(
-        self, federation: "LoadedFederation", client: int, membership: "Membership", losses: "LossesOf"
+        self, federation: "LoadedFederation", client: int, membership: Membership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
         """Return losses (trials, records) on what a client holds in some trials, each with in which (trials,).
 
@@ -147,13 +222,23 @@ class AuditKind(ABC):
         """
 
     @abstractmethod
-    def weighs_again(self, public: "Federation") -> bool:
-        """Return whether anybody who has the public part of a run can weigh its releases again.
+    def not_weighed_again(self, public: "Federation") -> str:
+        """Return why nobody who has the public part of a run can weigh its releases again; empty where anybody can.
 
         Parameters
         ----------
         public
             The public federation.
+        """
+
+    @abstractmethod
+    def in_question(self, public: "Federation", chosen: str) -> str:
+        """Return in words what the trials differ in.
+
+        Parameters
+        ----------
+        public, chosen
+            The public federation, and how the neighbour was chosen, as the configuration names it.
         """
 
     def knows_records(self, public: "Federation") -> bool:

@@ -185,7 +185,7 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)
-    assert load_federation(plan.public).public.exactly_one
+    assert load_federation(plan.public).public.membership_scheme is MembershipScheme.EXACTLY_ONE
     assert increments([[0.0]], [[1.0]], None, [1.0], np.array([[False]])).item() == -0.5
 
 

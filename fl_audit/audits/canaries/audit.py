@@ -1,9 +1,11 @@
 """The audit of one run: canaries take part in every round by coins, and an observer reads them off the releases."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from fl_audit.audits.audit import AuditJudging, ClientRole, ReleaseQuery
+from fl_audit.audits.audit import ClientRole, ReleaseQuery
 from fl_audit.audits.common.of_pair import PairAudit
+from fl_audit.federation.membership import MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
@@ -13,13 +15,15 @@ if TYPE_CHECKING:
 class CanaryAudit(PairAudit):
     """Every canary is in by a coin of its own in every round."""
 
-    @property
-    def judging(self) -> AuditJudging:
-        """Planning and judging of this audit."""
-        # Clients, which import this module, have none of what judges a run.
-        from fl_audit.audits.canaries.judging import CanaryJudging
+    judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
+    own_settings = ("canaries",)
+    scheme = MembershipScheme.ALL
 
-        return CanaryJudging()
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return one training, whose canaries are in question and no pair."""
+        # Noise inside training hides a record from the server, which is told what each client sends.
+        at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
+        return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
     def query(self, public: "Federation") -> ReleaseQuery:
         """Return the canaries."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import AuditKind, ClientRole, LossesOf, MemberLosses
+from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesOf, MemberLosses
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -52,6 +52,13 @@ class PairAudit(AuditKind):
                 enough = not is_on or count >= 2
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
-    def weighs_again(self, public: "Federation") -> bool:
-        """Return whether an insider weighs the pair: all that it does so with is public."""
-        return public.with_insider
+    def not_weighed_again(self, public: "Federation") -> str:
+        """Return that nobody does without the insider; all that it weighs the pair with is public."""
+        return "" if public.with_insider else WITHOUT_INSIDER
+
+    def in_question(self, public: "Federation", chosen: str) -> str:
+        """Return which neighbour was chosen."""
+        pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
+        which = which and f"{which}{public.pair.index}"
+        which = which if pair.crafted is None else f" in the place of record {pair.index}"
+        return f"neighbour {chosen}{which}"

@@ -1,11 +1,12 @@
 """A trial that trains on D without some of many targets: who holds them, and which losses are those of members."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fl_audit.audits.audit import AuditKind, ClientRole, LossesOf, MemberLosses
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesOf, MemberLosses
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -56,6 +57,22 @@ class TargetsAudit(AuditKind):
         """Return true: each target has an insider of its own, who is told of all others."""
         return True
 
-    def weighs_again(self, public: "Federation") -> bool:
-        """Return false: insiders are told coins of others, which are the challenger's secrets."""
-        return False
+    def not_weighed_again(self, public: "Federation") -> str:
+        """Return that insiders are told coins of others, which are the challenger's secrets."""
+        if not public.with_insider:
+            return WITHOUT_INSIDER
+        return (
+            "of the membership audit, whose insiders know coins that are the challenger's: accepted is one with "
+            "[audit] kind = 'identifiability'"
+        )
+
+    def in_question(self, public: "Federation", chosen: str) -> str:
+        """Return how many targets there are."""
+        return f"one of {public.targets} {self.counted} in each trial"
+
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return that what is protected comes or goes, and that the insider plays where there is noise."""
+        of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
+        is_private = privacy.get("private") is not False
+        relation = {} if is_private else {"adjacency": str(privacy.get("adjacency", of_unit))}
+        return {"insider": is_private, "membership": False}, relation

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import AuditJudging, ReleaseQuery
+from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.common.of_pair import PairAudit
 
 if TYPE_CHECKING:
@@ -12,13 +12,8 @@ if TYPE_CHECKING:
 class IdentifiabilityAudit(PairAudit):
     """One unit differs, and an insider weighs every release, or scores it where no distribution is known."""
 
-    @property
-    def judging(self) -> AuditJudging:
-        """Planning and judging of this audit."""
-        # Clients, which import this module, have none of what judges a run.
-        from fl_audit.audits.identifiability.judging import IdentifiabilityJudging
-
-        return IdentifiabilityJudging()
+    judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
+    chooses_pair = True
 
     def query(self, public: "Federation") -> ReleaseQuery:
         """Return log-odds, or scores where no likelihood ratio is known; nothing without an insider."""

@@ -1,9 +1,16 @@
 """The audit of identifiability: whether an insider can tell D from D'."""
 
+from fl_audit.adjacency import Relation
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.requirements import require_clients, require_weighable
+from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.report.formatting import plural
+from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.of_run import measured_in, opened_of_pair
+from fl_audit.verdict.signal_limit import SignalLimit
 from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
 
 
@@ -11,6 +18,11 @@ class IdentifiabilityJudging:
     """One unit makes the difference, and an insider weighs every release, or scores it where no distribution is
     known.
     """
+
+    def require_playable(self, public: Federation) -> None:
+        """Refuse what an insider of a pair could not weigh."""
+        require_clients(public, 2)
+        require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
         """Return what the family of tests says, or the bound of the scores; None where no insider took part."""
@@ -27,6 +39,21 @@ class IdentifiabilityJudging:
     def not_compared(self, run: FinishedRun) -> str:
         """Return nothing: what is compared are trials."""
         return ""
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+        """Return what the insider finds of the noise, in all parameters or along the difference.
+
+        Parameters
+        ----------
+        planned, parameters
+            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        """
+        return limits_of_noise(planned, parameters)
+
+    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+        """Return how often a unit could count that is in half of the trials, or in all where it is replaced."""
+        is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
+        return limit_of_signal(planned, is_replaced)
 
 
 def pairs_covered(these: str, facts: RunFacts) -> str:

@@ -1,9 +1,12 @@
 """The audit of membership: many targets are in or out by coins, and insiders and attackers ask which."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from fl_audit.audits.audit import AuditJudging, ReleaseQuery
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.common.of_targets import TargetsAudit
+from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
@@ -12,13 +15,16 @@ if TYPE_CHECKING:
 class MembershipAudit(TargetsAudit):
     """Every target is in by a coin of its own."""
 
-    @property
-    def judging(self) -> AuditJudging:
-        """Planning and judging of this audit."""
-        # Clients, which import this module, have none of what judges a run.
-        from fl_audit.audits.membership.judging import MembershipJudging
+    judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
+    own_settings = ("targets", "attacks", "queries")
+    counted = "targets"
 
-        return MembershipJudging()
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return who can attack, beside what all audits of targets have."""
+        of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
+        audit, relation = super().defaults(strategy, privacy)
+        of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
+        return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
     def query(self, public: "Federation") -> ReleaseQuery:
         """Return the targets, if insiders are asked."""

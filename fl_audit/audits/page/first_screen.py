@@ -167,7 +167,7 @@ def _after_consistent(contents: RunContents) -> str:
     device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
     has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
     excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
-    at = "seed in [data]" if contents.facts.federation.plays_membership else "neighbour in [audit]"
+    at = "seed in [data]" if contents.facts.federation.targets > 1 else "neighbour in [audit]"
     others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
     return f"{device}{excess}{others}; play more trials to find smaller breaches."
 

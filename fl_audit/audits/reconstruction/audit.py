@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import AuditJudging, ReleaseQuery
+from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.common.of_targets import TargetsAudit
+from fl_audit.federation.membership import MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
@@ -12,13 +13,21 @@ if TYPE_CHECKING:
 class ReconstructionAudit(TargetsAudit):
     """Exactly one of the targets is in."""
 
-    @property
-    def judging(self) -> AuditJudging:
-        """Planning and judging of this audit."""
-        # Clients, which import this module, have none of what judges a run.
-        from fl_audit.audits.reconstruction.judging import ReconstructionJudging
+    judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
+    own_settings = ("candidates", "candidate_weights")
+    counted = "candidates"
+    scheme = MembershipScheme.EXACTLY_ONE
 
-        return ReconstructionJudging()
+    def column_of_candidates(self, attribute: str | int | None) -> str | None:
+        """Return the attribute: the differing record has one of its values."""
+        return None if attribute is None else str(attribute)
+
+    def in_question(self, public: "Federation", chosen: str) -> str:
+        """Return how many candidates there are, and of what."""
+        if public.candidate_column is None:
+            return super().in_question(public, chosen)
+        values = f"{public.targets} values of {public.candidate_column}"
+        return f"record {public.pair.index} with one of {values} in each trial"
 
     def query(self, public: "Federation") -> ReleaseQuery:
         """Return the candidates, if the insider is asked: it has to find out which one is in."""
