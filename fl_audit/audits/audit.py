@@ -130,6 +130,9 @@ class AuditJudging(Protocol):
 class AuditKind(ABC):
     """One kind of audit."""
 
+    sections_at: tuple[str, ...] = ()
+    """Its own sections of the report, each `module:name`, beside those that runs of several kinds have."""
+
     own_settings: tuple[str, ...] = ()
     """Settings of [audit] that are refused with other kinds."""
     scheme: MembershipScheme = MembershipScheme.BY_COINS
