@@ -56,7 +56,7 @@ QUESTIONS = re.compile(
     r"\bkind (([!=]= |(not )?in \()\"(" + _KINDS + r")\"|is (not )?Audit)|\.audit [!=]= |"
     r"membership_scheme (is|[!=]=) |isinstance\([^)]*(" + _KINDS.title() + r"|Canary)Audit\b"
 )
-MOST_QUESTIONS = 3
+MOST_QUESTIONS = 0
 """How often the source outside `audits/` asks which kind of audit is played; this number is only ever made smaller."""
 
 
