@@ -6,6 +6,7 @@ holds.
 
 import faulthandler
 import sys
+from typing import assert_never
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -13,9 +14,11 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fl_audit.arrays import Floats
+from fl_audit.audits.audit import ClientRole, ReleaseQuery
 from fl_audit.audits.canaries.canaries import canary_contribution, canary_records, canary_scores
 from fl_audit.audits.identifiability import identifiability
 from fl_audit.audits.membership.insider import observe_targets, pushed_up
+from fl_audit.audits.registry import audit_of
 from fl_audit.clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import read_ahead as read_ahead
@@ -48,15 +51,16 @@ def train(message: Message, context: Context) -> Message:
     federation, client, mechanism = request.federation, request.client, request.federation.public.mechanism
     if request.round % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
-    if federation.public.is_canary(client):
+    role = audit_of(federation.public).role(federation, client)
+    if role is ClientRole.CANARY:
         return _send_canary(request, client - federation.public.clients)
     if isinstance(mechanism.contribution, PrivateTraining):
         return _train_privately(request)
     task, membership, sensitivity = request.task, request.own_membership, None
-    if federation.public.plays_membership:
+    if role is ClientRole.OWNER_OF_TARGETS:
         none = Membership(np.empty((len(task.models), 0), dtype=np.bool_))
         found = contribute_members(federation, client, task, none if membership is None else membership)
-    elif client == federation.victim:
+    elif role is ClientRole.VICTIM:
         assert membership is not None, "the victim holds a target"
         found, sensitivity = contribute_as_victim(federation, task, membership)
     elif task.told is not None:
@@ -131,17 +135,29 @@ def observe(message: Message, context: Context) -> Message:
         named = " and ".join(map(str, federation.insiders))
         raise InputError(f"client {client} was shown a release, the insider is client {named}")
     seen = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
-    if federation.public.canaries > 0:
-        return request.reply({Key.CANARIES: canary_scores(federation, seen, request.trials)})
-    if federation.public.plays_membership:
-        who = None if federation.public.exactly_one else request.membership(federation.public.targets)
-        added, signal, noise = observe_targets(federation, seen, who)
-        return request.reply({Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise})
-    if not federation.public.mechanism.has_exact_llr:
-        return request.reply({Key.SCORE: identifiability.score(federation, seen, client)})
-    found = identifiability.observe(federation, seen)
-    weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
-    return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
+    match audit_of(federation.public).query(federation.public):
+        case ReleaseQuery.CANARIES:
+            return request.reply({Key.CANARIES: canary_scores(federation, seen, request.trials)})
+        case ReleaseQuery.TARGETS:
+            known = request.membership(federation.public.targets)
+            return request.reply(_of_targets(*observe_targets(federation, seen, known)))
+        case ReleaseQuery.CANDIDATES:
+            return request.reply(_of_targets(*observe_targets(federation, seen, None)))
+        case ReleaseQuery.SCORES:
+            return request.reply({Key.SCORE: identifiability.score(federation, seen, client)})
+        case ReleaseQuery.LOG_ODDS:
+            found = identifiability.observe(federation, seen)
+            weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
+            return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
+        case ReleaseQuery.NOTHING:
+            raise InputError(f"client {client} was shown a release, and nobody is asked about any")
+        case query:
+            assert_never(query)
+
+
+def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
+    """Return what an insider says of every target."""
+    return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
 # What a data owner tells of its losses on a release are summaries of its shard in each trial, never a loss. The

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.registry import audit_of
 from fl_audit.clients.data_owner import Task
 from fl_audit.federation.contributions import Contributed, OwnDraws, RoundContext, contributed_together, trains_together
 from fl_audit.federation.federation import Federation
@@ -158,16 +159,9 @@ class Request:
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
         parts = [(federation.losses(models, federation.honest_shard(self.client)), everywhere)]
-        if membership is not None and federation.public.plays_membership:
-            present = federation.present(self.client, membership)
-            losses, marks = (
-                federation.losses(models, federation.shard(self.client)),
-                np.flatnonzero(federation.differs(self.client)),
-            )
-            parts += [(losses[:, [place]], present[:, place]) for place in marks]
-        elif membership is not None:
-            parts.append((federation.losses(models, federation.differing), membership.bits))
-            parts.append((federation.losses(models, federation.replacement), ~membership.bits))
+        if membership is not None:
+            own = partial(federation.losses, models)
+            parts += audit_of(federation.public).own_losses(federation, self.client, membership, own)
         return parts
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.arrays import Floats
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.registry import audit_of
 from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
@@ -248,17 +250,11 @@ def _play_wave(
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Opening | None:
     """Return what keeps the secrets that are opened after the run, where anybody audits a guarantee with them."""
     public = federation.public
-    if not public.with_insider or public.canaries > 0 or not public.mechanism.adds_noise:
+    audit = audit_of(public)
+    if not audit.opens_secrets(public):
         return None
-    target = (
-        None
-        if public.plays_membership
-        else federation.victim
-        if public.mechanism.unit is Unit.CLIENT
-        else federation.target
-    )
     places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return Opening(public, challenger, target, places)
+    return Opening(public, challenger, audit.opened_target(federation), places)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
@@ -280,7 +276,7 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
 def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
     """Return what takes the models' answers to the targets, where somebody attacks with them."""
     public = plan.public
-    if not public.plays_membership or public.exactly_one:
+    if not audit_of(public).keeps_outputs(public):
         return None
     return TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
 
@@ -310,20 +306,35 @@ def _round_queries(
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
         round_queries.append(AccountantNotes(plan.evaluated_releases, shards, private_steps(public.mechanism)))
-    if public.canaries > 0:
-        round_queries.append(CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger))
-    if public.with_insider and public.plays_membership:
-        round_queries.append(TargetQueries(public, insiders, wave, challenger))
-    elif public.with_insider and not public.mechanism.has_exact_llr:
-        round_queries.append(ScoreQueries(public, insiders, wave))
-    elif public.with_insider:
-        opened = partial(true_side, federation, challenger)
-        shares = partial(open_shares, federation, challenger) if public.mechanism.clients_add_noise else None
-        round_queries.append(InsiderQueries(public, insiders, wave, measured_layout(federation), opened, shares))
+    round_queries += _release_queries(federation, insiders, wave, challenger)
     if plan.federated_losses is not None:
         federated = plan.federated_losses
         round_queries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))
     return tuple(round_queries)
+
+
+def _release_queries(
+    federation: LoadedFederation, insiders: dict[int, list[int]], wave: _Wave, challenger: SeededChallenger
+) -> list[_Queries]:
+    """Return what the audit asks about every release."""
+    public = federation.public
+    match audit_of(public).query(public):
+        case ReleaseQuery.NOTHING:
+            return []
+        case ReleaseQuery.CANARIES:
+            return [CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger)]
+        case ReleaseQuery.TARGETS:
+            return [TargetQueries(public, insiders, wave, challenger, knows_others=True)]
+        case ReleaseQuery.CANDIDATES:
+            return [TargetQueries(public, insiders, wave, challenger, knows_others=False)]
+        case ReleaseQuery.SCORES:
+            return [ScoreQueries(public, insiders, wave)]
+        case ReleaseQuery.LOG_ODDS:
+            opened = partial(true_side, federation, challenger)
+            shares = partial(open_shares, federation, challenger) if public.mechanism.clients_add_noise else None
+            return [InsiderQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
+        case query:
+            assert_never(query)
 
 
 def measured_layout(federation: LoadedFederation) -> ResidualsLayout:

@@ -21,7 +21,7 @@ from torch import Tensor
 from fl_audit.array_packing import copy_to_tensor, unpack
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.audits.membership.loss import membership_attack, record_membership_guess
-from fl_audit.errors import require
+from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.result_columns import ResultColumns
@@ -31,8 +31,6 @@ from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilo
 from fl_audit.released_model.fits_of_trials import FIT, fits_of_trials
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
-
-_SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 
 
 def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
@@ -44,23 +42,7 @@ def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membersh
         The federation, whether Epsilon* of its models shall be computed, and whether they shall be attacked for
         membership.
     """
-    if federation.public.plays_membership:
-        sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
-        require(
-            sure,
-            f"Epsilon* needs 2 members, and of {len(federation.targets)} targets, in or out by chance, fewer may be "
-            "in: "
-            f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
-        )
-        return
-    wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
-    for name, count in (
-        ("D'", len(federation.common.labels)),
-        ("the population sample", len(federation.population.labels)),
-    ):
-        for is_on, what, key in wanted:
-            enough = not is_on or count >= 2
-            require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
+    audit_of(federation.public).require_evaluable(federation, epsilon_star, membership)
 
 
 @dataclass(frozen=True)
@@ -103,21 +85,15 @@ class EvaluatedRelease:
         """Losses on what stands in the place of the differing unit under D'; (trials, 0) where nothing does."""
         return self.federation.losses(self.models, self.federation.replacement)
 
+    @property
+    def target_of_records(self) -> Integers:
+        """Which target each of the records in question belongs to."""
+        return self.federation.target_of_records
+
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
         """Yield trials, their losses on the members of the data set that they used, and on the population."""
-        if self.federation.public.plays_membership:
-            # One by one: with many targets each trial has other members, and another number of them.
-            is_in = self.membership.is_in[:, self.federation.target_of_records]
-            for trial, held in enumerate(is_in):
-                members = np.concatenate([self.common_losses[trial], self.differing_losses[trial, held]])
-                rows = np.arange(len(is_in)) == trial
-                yield rows, members[np.newaxis], self.population_losses[rows]
-            return
-        bits = self.membership.bits
-        for bit, own in ((True, self.differing_losses), (False, self.replacement_losses)):
-            rows = bits == bit
-            if rows.any():
-                yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
+        for rows, members in audit_of(self.federation.public).members(self):
+            yield rows, members, self.population_losses[rows]
 
 
 ReleaseFinding = Callable[[EvaluatedRelease], ResultColumns]

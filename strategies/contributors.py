@@ -71,11 +71,9 @@ def call_of(
         trials, and the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
-    if public.canaries == 0:
-        return call
     coins = challenger.coins(batch.trials, server_round, public.canaries)
     if isinstance(public.mechanism.contribution, PrivateTraining):
-        told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()}
+        told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
         asked = (replace(one, more=one.more | told) if one.client == roster.victim else one for one in call.asked)
         return replace(call, asked=tuple(asked))
     trials = list(batch.trials)

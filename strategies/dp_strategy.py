@@ -22,6 +22,7 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.arrays import Floats, Integers
+from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.observed_rounds import ServerRound, SideInformation, Step
 from fl_audit.learning.optimizers import step
@@ -204,8 +205,12 @@ class DPStrategy(Strategy):
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
         """Return who took part as far as the adversary may know: that of the target may be a secret."""
         taking_part = self._calls[batch.name].taking_part
-        if taking_part is None or self.public.threat_model.sees_participation or self.public.plays_membership:
-            return taking_part  # of many targets each has an insider, who is told of all others
+        if (
+            taking_part is None
+            or self.public.threat_model.sees_participation
+            or (audit_of(self.public).shows_part_of_target(self.public))
+        ):
+            return taking_part
         shown = taking_part.clone()
         shown[:, self.public.pair.index] = False
         return shown

@@ -173,6 +173,7 @@ class TargetQueries(ReleaseQueries):
     """
 
     challenger: SeededChallenger  # knows the membership
+    knows_others: bool  # whether the insider of a target is told the coins of all others; else it is told nothing
     _sums: dict[tuple[str, str], Floats] = field(init=False, default_factory=dict)
 
     @property
@@ -182,7 +183,7 @@ class TargetQueries(ReleaseQueries):
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
 
     def _told(self, batch: TrialBatch) -> More:
-        if self.public.exactly_one:
+        if not self.knows_others:
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
@@ -190,7 +191,7 @@ class TargetQueries(ReleaseQueries):
         signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
         # Along other directions the noise has nothing to hide.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
-        if self.public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
+        if not self.knows_others:  # who weighs candidates knows the noise along none but the one that is in
             hides &= self.challenger.membership(batch.trials).is_in
         added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
         added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}

@@ -135,7 +135,7 @@ def _child(scratch: Path, engine: Engine | None) -> None:
     """Play a run, and where an engine is named, print what it took until its first round was over."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:
-        run_audit(resolve(config), scratch / "run", Engine.LOCAL if config.audit.kind == "membership" else Engine.RAY)
+        run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
         return
     ended, own = list[tuple[float, float]](), psutil.Process()
 

@@ -5,6 +5,7 @@ import numpy as np
 from fl_audit.adjacency import Unit
 from fl_audit.audits.membership.confidence import queries_for
 from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import Attribute, choose_attribute
 from fl_audit.data.partition import Split
@@ -35,7 +36,8 @@ def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
         weights = config.model.weights
         require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
         queries_for(source, split.test.features, config.data.seed, audit.queries)
-    if Attack.ATTRIBUTE not in (audit.attacks or ()) and (audit.kind != "reconstruction" or audit.attribute is None):
+    column = audit_named(audit.kind).column_of_candidates(audit.attribute)
+    if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
     named = None if audit.attribute is None else str(audit.attribute)
     chosen = choose_attribute(source, _of_nobody(split), named)
@@ -54,9 +56,10 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     source, split
         As for `with_queries`; records that are in no trial tell how common each value of an attribute is.
     """
-    weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
-    if config.audit.kind == "reconstruction" and named is not None:
-        prior = choose_attribute(source, _of_nobody(split), str(named)).prior
+    weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
+    named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
+    if named is not None:
+        prior = choose_attribute(source, _of_nobody(split), named).prior
         said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
         require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
         weights = weights if len(weights) else prior

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import psutil
 
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.experiments.runs.run_paths import nearest_existing
@@ -58,8 +60,9 @@ def footprint(plan: AuditPlan) -> Footprint:
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
-    measures = public.with_insider and not public.plays_membership and public.mechanism.has_exact_llr
-    kept = min(run.keep_releases or 0, trials) if public.with_insider and not public.plays_membership else 0
+    audit = audit_of(public)
+    measures = audit.query(public) is ReleaseQuery.LOG_ODDS
+    kept = 0 if audit.not_weighed_again(public) else min(run.keep_releases or 0, trials)
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return Footprint(
         releases=kept * (public.rounds + 1) * model,

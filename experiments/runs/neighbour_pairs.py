@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
+from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour, choose_user
 from fl_audit.data.partition import Split
@@ -29,7 +30,7 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
         _require_craftable(config, split.inside)
-    if audit.kind != "identifiability":
+    if not audit_named(audit.kind).chooses_pair:
         return NeighbourPair(0, None)  # nobody asks which of many targets is first
     rank = audit.neighbour_rank or 1
     if adjacency.unit is Unit.CLIENT:
@@ -78,7 +79,7 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
     for fits, said in (
         (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
         (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
-        (kind == "identifiability", f"with kind = '{kind}', whose targets are records of D: leave it out"),
+        (audit_named(kind).chooses_pair, f"with kind = '{kind}', whose targets are records of D: leave it out"),
         (privacy.private, "with private = false, which clips nothing to be aimed at: leave it out"),
         (
             local_randomizer is None,

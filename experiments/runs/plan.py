@@ -9,6 +9,7 @@ import numpy as np
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.arrays import Integers
 from fl_audit.audits.membership.names import Attack
+from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.partition import Split, owners_of, population_size, select_records, users_of
@@ -190,15 +191,14 @@ def _examples_a_round(config: RunConfig) -> float:
 def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: NeighbourPair) -> Federation:
     data, audit = config.data, config.audit
     prior = candidate_prior(config, load_source(data_spec(data)), split)
-    is_reconstruction = audit.kind == "reconstruction"
-    column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
+    column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     taken = 0  # records outside D that stand in D' for those of the differing unit
     if pair.replacement is not None:
         taken = _records_instead(
             mechanism.unit, pair.replacement, split, lambda: mechanism_of_config.shards_of(config, split)[pair.index]
         )
     # The federation says how many records are used, where a configuration names the most that are wanted.
-    return Federation(
+    public = Federation(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
@@ -215,11 +215,12 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
         threads=config.run.threads,
         device=config.run.device,
         tf32=config.run.tf32,
+        audit=audit.kind,
         with_insider=audit.insider,
         threat_model=mechanism_of_config.threat_model_of(config),
         insiders=audit.insiders,
         targets=_targets(config) if column is None else len(prior),
-        exactly_one=is_reconstruction,
+        membership_scheme=audit_named(audit.kind).scheme,
         candidate_prior=prior,
         candidate_column=column,
         ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
@@ -229,6 +230,8 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
     )
+    audit_of(public).judging.require_playable(public)
+    return public
 
 
 def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], Integers]) -> int:
@@ -282,9 +285,8 @@ _ASCENT = 1.0
 
 def _targets(config: RunConfig) -> int:
     """Return how many units are in or out by chance, or are candidates."""
-    if config.audit.kind in ("identifiability", "canaries"):
+    if (named := audit_named(config.audit.kind).counted) is None:
         return 1
-    named = "candidates" if config.audit.kind == "reconstruction" else "targets"
     match config.privacy.adjacency.unit:
         case Unit.RECORD:
             units, name = config.data.records, "records"

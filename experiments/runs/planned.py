@@ -1,15 +1,12 @@
 """What a planned run would be able to tell, and how many trials tell whether a claim is kept."""
 
 from math import ceil, floor, log10
-from typing import assert_never
 
-from fl_audit.adjacency import Relation
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.registry import audit_of
 from fl_audit.experiments.runs.plan import AuditPlan
-from fl_audit.federation.federation import Federation
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
-from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
-from fl_audit.verdict.of_run import claimed_length
-from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
+from fl_audit.verdict.noise_estimate import PlannedLimits
+from fl_audit.verdict.signal_limit import SignalLimit
 
 _SPARE = 1.1  # contributions may be a little shorter than the clipping norm, which takes more trials
 
@@ -35,27 +32,10 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
     Parameters
     ----------
     plan, parameters
-        The run, and how many parameters its model has, where the noise is measured on all of them.
+        The run, and how many parameters its model has, where the noise can be measured on all of them.
     """
-    public, guarantee, mechanism = plan.public, plan.guarantee, plan.public.mechanism
-    if guarantee is None or not public.with_insider:
-        return None
-    if not mechanism.has_exact_llr:
-        return NOTHING_PLANNED
-    # The share of the rounds in which D and D' differ, to an insider's knowledge.
-    share = 1.0 if public.is_secretly_sampled else _share_of_rounds(public)
-    return planned_limits(guarantee, plan.config.audit.trials, public.rounds * share, parameters)
-
-
-def _share_of_rounds(public: Federation) -> float:
-    """Return in which share of the rounds a unit takes part, on average."""
-    match public.mechanism.participation:
-        case FixedCohort() as cohorts:
-            return cohorts.participations(public.rounds) / public.rounds
-        case Everybody() | PoissonSampling():
-            return public.mechanism.sampling_rate
-        case _:
-            assert_never(public.mechanism.participation)
+    planned = _planned(plan)
+    return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
@@ -63,13 +43,9 @@ def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
 
     It is None where no insider plays, nothing is claimed, or what it contributes cannot be weighed exactly.
     """
-    public, mechanism = plan.public, plan.public.mechanism
-    if plan.guarantee is None or not public.with_insider or not mechanism.has_exact_llr:
-        return None
-    # Under noise that is scaled to the difference, that may be as long as two contributions.
-    length = claimed_length(public) or 1 / (2 * mechanism.round_multiplier(public.threat_model))
-    is_always_in = public.exactly_one or (
-        mechanism.adjacency.relation is Relation.REPLACE and not public.plays_membership
-    )
-    rounds = public.rounds * _share_of_rounds(public)
-    return planned_signal(plan.config.audit.trials, rounds, length, 1.0 if is_always_in else 0.5)
+    planned = _planned(plan)
+    return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)
+
+
+def _planned(plan: AuditPlan) -> ClaimedRun | None:
+    return None if plan.guarantee is None else ClaimedRun(plan.public, plan.guarantee, plan.config.audit.trials)

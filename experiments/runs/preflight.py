@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.federation.contributions import RoundContext, contributed, private_steps
@@ -61,7 +63,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     _check_a_step(config, federation, most, models.to(device))
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
-    is_told = public.view is View.MODEL and (public.with_insider or public.canaries)
+    is_told = public.view is View.MODEL and audit_of(public).query(public) is not ReleaseQuery.NOTHING
     if is_told and not isinstance(public.mechanism.noise, LocalDPSGD):
         refuse_blurred(inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator).numpy() / most)
 

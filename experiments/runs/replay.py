@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.audits.identifiability.identifiability import observe
+from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -82,9 +83,8 @@ def replay(directory: Path) -> Replay:
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"
-    require(public.with_insider, f"{said} without the insider: accepted is one with [audit] insider = true")
-    why = "whose insiders know coins that are the challenger's: accepted is one with [audit] kind = 'identifiability'"
-    require(not public.plays_membership, f"{said} of the membership audit, {why}")
+    why = audit_of(public).not_weighed_again(public)
+    require(not why, f"{said} {why}")
     accepted = "accepted is one whose log-odds are likelihood ratios"
     require(public.mechanism.has_exact_llr, f"{said} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)

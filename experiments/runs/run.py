@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.audits.membership.names import Attack, of_ours
 from fl_audit.audits.membership.shadows import require_shadows_of_all
+from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.errors import InputError
@@ -252,8 +253,8 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
-        # In the membership audit insiders know coins of others, so that nobody could weigh releases alone again.
-        keep_releases=run.keep_releases if plan.public.with_insider and not plan.public.plays_membership else 0,
+        # What nobody could weigh again is not kept.
+        keep_releases=0 if audit_of(plan.public).not_weighed_again(plan.public) else run.keep_releases,
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
@@ -284,7 +285,7 @@ def finish(
 
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
-        if "targets" in frames and not plan.public.exactly_one:
+        if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
             frames["targets"] = with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # who took part, and the like, stays with the challenger

@@ -102,12 +102,11 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
         columns=source.columns,
     )
     tried = probe(plan, engine) if with_probe else None
-    has_meter = federation.offers_noise_measurement and not plan.public.plays_membership
     return Check(
         plan,
         sizes,
         cautions,
-        planned_noise(plan, federation.model.layout.size if has_meter else None),
+        planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
         tried,
         wanted,
         planned_of_signal(plan),

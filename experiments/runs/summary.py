@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.adjacency import Unit
 from fl_audit.audits.canaries.canaries import canary_facts
 from fl_audit.audits.reconstruction.reconstruction import ReconstructedImages
+from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
@@ -93,13 +93,6 @@ def _group_sizes(plan: AuditPlan) -> GroupSizes:
 def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    public, pair = plan.public, plan.public.pair
-    if public.exactly_one and public.candidate_column is not None:
-        what = f"record {pair.index} with one of {public.targets} values of {public.candidate_column} in each trial"
-    elif public.exactly_one or public.plays_membership:
-        what = f"one of {public.targets} {'candidates' if public.exactly_one else 'targets'} in each trial"
-    else:
-        which = "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} {pair.index}"
-        which = which if pair.crafted is None else f" in the place of record {pair.index}"
-        what = f"neighbour {audit.neighbour}{rank}{which}"
+    public = plan.public
+    what = audit_of(public).in_question(public, f"{audit.neighbour}{rank}")
     return f"{public.mechanism.adjacency}, {what}, data seed {public.data_seed}"

@@ -7,6 +7,8 @@ from typing import assert_never
 
 import psutil
 
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.names import Engine
@@ -132,7 +134,8 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
             waves = -(-batches // settings.batches_in_flight)
-            calls = batches * public.rounds * (clients + public.insiders * public.with_insider)
+            observers = 0 if audit_of(public).query(public) is ReleaseQuery.NOTHING else public.insiders
+            calls = batches * public.rounds * (clients + observers)
             processes = _client_processes(plan)
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
             waiting = _SECONDS_OF_A_ROUND * public.rounds * waves + _SECONDS_OF_A_CALL * calls

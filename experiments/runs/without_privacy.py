@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.atomic_files import read_json, read_summary
+from fl_audit.audits.registry import audit_named
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.config.privacy import RANDOMIZER_KEYS
@@ -28,7 +29,7 @@ def unprotected_config(config: RunConfig) -> RunConfig:
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
     said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
-    require(config.audit.kind == "identifiability", f"{said}: accepted is kind = identifiability")
+    require(audit_named(config.audit.kind).chooses_pair, f"{said}: accepted is kind = identifiability")
     values = config.as_dict()
     kept = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
     values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept

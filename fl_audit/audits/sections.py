@@ -1,6 +1,7 @@
 """All findings in the order in which a report shows them: whoever adds one writes its section and adds it here."""
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from fl_audit.atomic_files import SCHEMA
@@ -29,9 +30,9 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.federation).judge(run),
-    covers=lambda facts: audit_of(facts.federation).covers(facts),
-    not_compared=lambda run: audit_of(run.facts.federation).not_compared(run),
+    judge=lambda run: audit_of(run.facts.federation).judging.judge(run),
+    covers=lambda facts: audit_of(facts.federation).judging.covers(facts),
+    not_compared=lambda run: audit_of(run.facts.federation).judging.not_compared(run),
 )
 """The verdict, by the tests of the audit that was played."""
 
@@ -70,13 +71,20 @@ def own_section(name: str) -> Section[Any]:
     return replace(section, on_page=False)
 
 
+def _section_at(name: str) -> Section[Any]:
+    module, _, section = name.partition(":")
+    found: Section[Any] = getattr(import_module(module), section)
+    return found
+
+
 def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
     """Return everything that the report of a run is drawn from: each section measures what it reports.
 
     Parameters
     ----------
     run, sections
-        The finished run, and the findings; by default all, and those of the user's own that the configuration names.
+        The finished run, and the findings; by default all, those of the kind of audit, and those of the user's own
+        that the configuration names.
 
     Raises
     ------
@@ -85,7 +93,8 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     """
     if sections is None:
         named = run.facts.configuration.get("audit", {}).get("sections", ())
-        sections = (*SECTIONS, *map(own_section, named))
+        of_kind = audit_of(run.facts.federation).sections_at
+        sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA}
     for section in sections:

@@ -11,7 +11,7 @@ from typing import assert_never
 import numpy as np
 from pydantic import TypeAdapter
 
-from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
+from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import AcrossClients, PartitionScheme
@@ -21,10 +21,10 @@ from fl_audit.errors import require
 from fl_audit.federation.membership import MembershipScheme
 from fl_audit.federation.observed_rounds import View, _require_view
 from fl_audit.learning.frozen_cores import CoreWeights
-from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining, RecordGradients
-from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, LocalDPSGD, NoiseScaling
-from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.noise import CorrelatedGaussian
+from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Federation:
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
     tf32: bool = False  # whether a graphics card rounds factors to ten bits
+    audit: str = "identifiability"  # which kind of audit is played, by its name in `fl_audit.audits.registry`
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )
@@ -60,9 +61,8 @@ class Federation:
     # How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
     # targets' losses up; 0 is an honest one.
     ascent: float = 0.0
-    # Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are the
-    # candidates of the reconstruction audit.
-    exactly_one: bool = False
+    # Which targets are in a trial: each by a coin of its own, or exactly one, where they are candidates.
+    membership_scheme: MembershipScheme = MembershipScheme.BY_COINS
     # How likely each of these candidates is before anything is seen: positive or 0, with a sum of 1, as many as there
     # are targets. Empty where all are equally likely.
     candidate_prior: tuple[float, ...] = ()
@@ -82,9 +82,7 @@ class Federation:
     user_across_clients: AcrossClients = AcrossClients.REFUSE
 
     def __post_init__(self) -> None:
-        fewest = 1 if self.plays_membership and not self.with_insider else 2
-        who = "" if fewest == 1 else " (a victim and an insider)"
-        require(self.clients >= fewest, f"clients is {self.clients}: accepted are {fewest} and more{who}")
+        require(self.clients >= 1, f"clients is {self.clients}: accepted are 1 and more")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
         require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
         most, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
@@ -93,10 +91,6 @@ class Federation:
             self._require_craftable()
         if self.mechanism.unit is Unit.USER:
             self._require_users()
-        if self.plays_membership:
-            self._require_membership()
-        if self.canaries > 0:
-            self._require_canaries()
         if self.local_randomizer is not None:
             self._require_randomisable(self.local_randomizer.kind)
         _require_view(self.view, self.mechanism)
@@ -104,20 +98,6 @@ class Federation:
         if isinstance(noise, CorrelatedGaussian):
             found = f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}"
             require(noise.rounds == self.rounds, f"{found}: accepted is the same")
-        if isinstance(noise, LocalDPSGD) and self.threat_model.adversary is Adversary.CLIENT:
-            most, colluders = self.clients - 2, self.threat_model.colluders
-            found = f"colluders is {colluders} and there are {self.clients} clients"
-            require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
-        if self.with_insider:
-            require_likelihood_ratio(self.mechanism, self.threat_model)
-        else:
-            is_global = self.mechanism.scaling is NoiseScaling.GLOBAL
-            require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
-
-    @property
-    def plays_membership(self) -> bool:
-        """Whether many targets are in or out, and not one; the candidates of the reconstruction audit are such."""
-        return self.targets > 1
 
     @property
     def units(self) -> int:
@@ -152,13 +132,6 @@ class Federation:
         return client >= self.clients
 
     @property
-    def membership_scheme(self) -> MembershipScheme:
-        """Which targets are in a trial."""
-        if self.canaries > 0:
-            return MembershipScheme.ALL
-        return MembershipScheme.EXACTLY_ONE if self.exactly_one else MembershipScheme.BY_COINS
-
-    @property
     def is_secretly_sampled(self) -> bool:
         """Whether the insider does not see in which rounds the differing unit takes part."""
         return self.mechanism.is_sampled and not self.threat_model.sees_participation
@@ -173,77 +146,19 @@ class Federation:
         require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
         adjacency = f"adjacency '{self.mechanism.adjacency}'"
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
-        require(
-            self.canaries == 0, f"kind = 'canaries' with {adjacency}: accepted are adjacencies of records and clients"
-        )
 
     def _require_craftable(self) -> None:
         """Refuse a crafted record where the differing unit is none, or where many targets are."""
         adjacency = self.mechanism.adjacency
-        of_one = adjacency.unit is Unit.RECORD and not self.plays_membership
+        of_one = adjacency.unit is Unit.RECORD and self.targets == 1
         require(of_one, "the neighbour is crafted: accepted is the identifiability audit about a record")
         is_replaced = adjacency.relation is Relation.REPLACE or self.pair.opposite is None
         require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
     def _require_randomisable(self, name: str) -> None:
         """Refuse what does not go with randomised records."""
-        found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
-        why = "and the insider's log-odds are not known there"
-        require(not self.with_insider, f"{found}, {why}: accepted in [audit] is insider = false")
         is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
-
-    def _require_membership(self) -> None:
-        """Refuse what the membership audit is not played with."""
-        mechanism, federation = self.mechanism, "kind = 'reconstruction'" if self.exactly_one else "kind = 'membership'"
-        accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
-        found = f"adjacency is '{mechanism.adjacency}' with {federation}, whose targets come or go"
-        require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
-        is_private = isinstance(mechanism.contribution, PrivateTraining)
-        require(
-            not is_private, f"strategy is 'dp-sgd-clients' with {federation}: accepted are 'dp-fedsgd' and 'dp-fedavg'"
-        )
-        is_global = mechanism.scaling is NoiseScaling.GLOBAL
-        require(
-            is_global, f"sensitivity is 'local' with {federation}, where every target has its own: accepted is 'global'"
-        )
-        alone = (
-            self.threat_model.adversary is Adversary.CLIENT and self.threat_model.colluders == 0 and self.insiders == 1
-        )
-        require(
-            alone, f"{federation} has one insider, a client without colluders: leave out place, colluders and insiders"
-        )
-        shares, found = self.prior_of_candidates, f"candidates have the shares {self.candidate_prior}"
-        is_distribution = self.exactly_one or not self.candidate_prior
-        is_distribution &= len(shares) == self.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
-        accepted = f"accepted are {self.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
-        require(is_distribution, f"{found}: {accepted}")
-        if self.candidate_column is not None:
-            of_records = mechanism.unit is Unit.RECORD and self.exactly_one and self.local_randomizer is None
-            accepted = "accepted are records that are not randomised, in the reconstruction audit"
-            require(of_records, f"the values of {self.candidate_column} are candidates: {accepted}")
-        if self.ascent > 0:
-            of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
-            require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
-
-    def _require_canaries(self) -> None:
-        """Refuse what the canary audit is not played with."""
-        mechanism, federation = self.mechanism, "kind = 'canaries'"
-        found = f"private is false with {federation}, which holds noise against a guarantee"
-        require(mechanism.adds_noise, f"{found}: set private = true")
-        alone = not self.with_insider and self.insiders == 1 and self.threat_model.colluders == 0
-        require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
-        known = isinstance(mechanism.noise, CentralGaussian | LocalDPSGD) and mechanism.scaling is NoiseScaling.GLOBAL
-        require(known,
-            f"{federation} reads fresh noise of a known scale in every round: accepted are central noise with "
-            "sensitivity 'global', and noise inside training")  # fmt: skip
-        by_server = self.threat_model.adversary is Adversary.SERVER and not isinstance(
-            mechanism.contribution, PrivateTraining
-        )
-        require(
-            not by_server,
-            f"adversary is 'server' with {federation}, which would see every canary: accepted is 'client'",
-        )
 
     def cohort(self, server_round: int) -> Integers | None:
         """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""

@@ -154,8 +154,6 @@ class LoadedFederation:
     @cached_property
     def targets(self) -> Integers:
         """Numbers of the units that are in or out by chance, ascending; one in the identifiability audit."""
-        if not self.public.plays_membership:
-            return np.array([self.target])
         if self.public.candidate_column is not None:
             return np.append(self.target, np.arange(self.public.records, self.public.records_held))
         others = np.delete(np.arange(self.units), self.target)
@@ -217,8 +215,9 @@ class LoadedFederation:
     @cached_property
     def differing(self) -> Examples:
         """What D holds and D' does not: x, all of a user's, or the victim's shard; of many targets what all hold."""
-        if self.public.plays_membership:
+        if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
+        # In the hands of the victim, who has its own shard alone.
         return self.shard(self.victim).take(np.flatnonzero(self.differs(self.victim)))
 
     @cached_property

@@ -12,7 +12,7 @@ from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.verdict.family import OF_OPENED, TestName
 from fl_audit.verdict.noise_estimate import NoiseEstimate
-from fl_audit.verdict.verdict import Judgement, Verdict
+from fl_audit.verdict.verdict import Judgement, JudgementWords, Verdict
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,9 @@ class VerdictFinding:
         ] == [TestName.SCORES]
 
     @property
-    def names_candidates(self) -> bool:
-        """Whether first guesses among candidates were judged, and no pair of data sets."""
-        return self.judgement is not None and any(test.name == TestName.CANDIDATES for test in self.judgement.tests)
-
-    @property
-    def judges_canaries(self) -> bool:
-        """Whether the canaries of one training were judged, and no pair of data sets."""
-        return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)
+    def words(self) -> JudgementWords:
+        """The audit's own words for what was judged."""
+        return JudgementWords() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return the verdict beside numbers that break the guarantee, by their names: none of them is consistent."""

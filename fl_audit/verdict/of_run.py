@@ -35,7 +35,7 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
         scores=_scores(run, residuals),
         largest_mu=facts.mu if math.isfinite(facts.mu) else None,
         claimed_length=claimed_length(facts.federation),
-        opened=opened_in(run),
+        opened=opened_of_pair(run),
     )
 
 
@@ -50,19 +50,28 @@ def claimed_length(federation: Federation) -> float | None:
     return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / mechanism.round_multiplier(federation.threat_model)
 
 
-def opened_in(run: FinishedRun) -> Opened:
-    """Return what the challenger opened after a run, beside the secret bits; it is worked out once."""
-    return run.once(_opened)
+def opened_of_pair(run: FinishedRun) -> Opened:
+    """Return what the challenger opened after a run about a pair, beside the secret bits; it is worked out once."""
+    return run.once(_opened_of_pair)
 
 
-def _opened(run: FinishedRun) -> Opened:
+def opened_of_targets(run: FinishedRun) -> Opened:
+    """Return what the challenger opened after a run about many targets; it is worked out once."""
+    return run.once(_opened_of_targets)
+
+
+def _opened_of_pair(run: FinishedRun) -> Opened:
+    return _opened(run, True)
+
+
+def _opened_of_targets(run: FinishedRun) -> Opened:
+    return _opened(run, False)
+
+
+def _opened(run: FinishedRun, of_pair: bool) -> Opened:
     federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
     claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
-    has_shares = (
-        federation.mechanism.clients_add_noise
-        and federation.mechanism.has_exact_llr
-        and not federation.plays_membership
-    )
+    has_shares = federation.mechanism.clients_add_noise and federation.mechanism.has_exact_llr and of_pair
     mechanism = Opened(
         run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
     )
@@ -70,13 +79,11 @@ def _opened(run: FinishedRun) -> Opened:
         return mechanism
     rows = opened.sort_values(["trial", "round"])
     grid = {name: rows[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in OPENED_COLUMNS}
-    sides = None if federation.plays_membership else last_bits_of(tallies)
+    sides = last_bits_of(tallies) if of_pair else None
     return replace(
         mechanism,
         is_kept=True,
-        samples=samples_of(
-            rows, tallies, run.trials, federation.mechanism.sampling_rate, not federation.plays_membership
-        )
+        samples=samples_of(rows, tallies, run.trials, federation.mechanism.sampling_rate, of_pair)
         if mechanism.is_sampled
         else None,
         shares=shares_of(tallies) if has_shares else None,
@@ -99,15 +106,16 @@ def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
     return run.scores if np.isnan(opened).all() else np.asarray(opened)
 
 
-def noise_along(run: FinishedRun, chosen: Integers) -> NoiseAlong | None:
+def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlong | None:
     """Return the noise along the contribution of one target of every trial, in all rounds.
 
     None where it was not measured, as in batches of an older version.
 
     Parameters
     ----------
-    run, chosen
-        A run with a table of targets, and which target of every trial, from 0, (trials,).
+    run, chosen, of_all
+        A run with a table of targets, which target of every trial, from 0, (trials,), and whether the noise along all
+        others was measured too.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
@@ -117,11 +125,7 @@ def noise_along(run: FinishedRun, chosen: Integers) -> NoiseAlong | None:
     every = {name: table[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in _TARGET_NOISE}
     squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
     inside = is_in[at]
-    many = (
-        None
-        if run.facts.federation.exactly_one
-        else _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"])
-    )
+    many = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if of_all else None
     lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.facts.federation)
     return NoiseAlong(squares, rounds.astype(np.int64), inside, sums, lengths, many, claimed_length=claimed)
 

@@ -75,12 +75,7 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
             f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.claimed)}"
         )
     if not math.isfinite(found.limit_of_detection):
-        if numbers.judges_canaries:
-            return (
-                "The canaries cannot tell: they are too few, or what other clients send could hide any breach from "
-                "them, and they showed none."
-            )
-        return (
+        return numbers.words.blind or (
             f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
             "to hide it could not be tested. The other tests found no breach."
         )
@@ -108,8 +103,8 @@ def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
 def trials_needed_text(numbers: VerdictFinding) -> str:
     """Return how many trials, and how much time, would find noise that gives away 1.5 times the guarantee."""
     found = numbers.judgement
-    if numbers.judges_canaries:
-        return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
+    if numbers.words.to_find_more is not None:
+        return numbers.words.to_find_more
     if numbers.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.trials_that_tell is None:
@@ -214,7 +209,7 @@ def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
         return f"{why} {seen}, is no test of a guarantee."
     seen = _detection_text(found, guarantee, formatting.unit_words(facts.relation))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = "" if numbers.judges_canaries else f" {questions_text(found, formatting.unit_words(facts.relation))}"
+    asked = f" {questions_text(found, formatting.unit_words(facts.relation))}" if found.words.lists_questions else ""
     return f"{covers} {seen}{smaller}{asked}"
 
 
@@ -329,7 +324,7 @@ def verdict_section(
     ----------
     judge, covers, not_compared
         What judges a run with a guarantee; what its verdict covers; and why nothing was compared: as
-        `fl_audit.audits.audit.AuditKind` has them.
+        `fl_audit.audits.audit.AuditJudging` has them.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

@@ -53,6 +53,17 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
+class JudgementWords:
+    """What an audit says of its judgement in words of its own; None where the words for a pair of data sets fit."""
+
+    shown_by: str = "scores"  # what shows an epsilon where no insider weighed a pair
+    blind: str | None = None  # what is said where no breach could have been found, in a sentence
+    to_find_more: str | None = None  # how smaller breaches are found, in a sentence
+    next_step: str | None = None  # what to do after a consistent verdict, in a sentence
+    lists_questions: bool = True  # whether the scope says which questions of the family were asked
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A verdict with all that a reader needs to weigh it."""
 
@@ -74,6 +85,7 @@ class Judgement:
     conclusive: bool = False  # whether these trials are enough for that
     # The same of the signal: how often the target could count unseen. None where nothing is asked about it.
     signal: SignalLimit | None = None
+    words: JudgementWords = JudgementWords()
 
     @property
     def level(self) -> float:

@@ -12,7 +12,7 @@ from secret_noise import HalvedNoise
 from small_audits import small_settings
 
 from fl_audit.audits.membership.insider import increments
-from fl_audit.audits.reconstruction.audit import candidates_of
+from fl_audit.audits.reconstruction.judging import candidates_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -117,7 +117,7 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
     first = contents.summary["reconstruction"]["success"][0]
-    noise = noise_along(contents.run, candidates_of(contents.run)[1])
+    noise = noise_along(contents.run, candidates_of(contents.run)[1], of_all=False)
     assert noise is not None
     assert 1e-4 < noise.total.p_value < 1 - 1e-4
     is_clear = contents.summary["signal"]["conclusive"]
@@ -181,11 +181,11 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     plan = plan_of()
     batch = TrialBatch(0, 0, 60)
     challenger = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE)
-    assert TargetQueries(plan.public, {1: ()}, [batch], challenger)._told(batch) == {}
+    assert TargetQueries(plan.public, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
     is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)
-    assert load_federation(plan.public).public.exactly_one
+    assert load_federation(plan.public).public.membership_scheme is MembershipScheme.EXACTLY_ONE
     assert increments([[0.0]], [[1.0]], None, [1.0], np.array([[False]])).item() == -0.5
 
 

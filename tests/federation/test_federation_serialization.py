@@ -58,7 +58,7 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], sm
         assert (found.units, found.insiders, found.victim) == (federation.units, federation.insiders, federation.victim)
         with pytest.raises(IndexError):
             found.shard((client + 1) % 4)
-        if client == federation.victim and not federation.public.plays_membership:
+        if client == federation.victim and federation.public.targets == 1:
             assert found.differing.features.equal(federation.differing.features)
             assert (found.replacement is None) == (federation.replacement is None)
         else:

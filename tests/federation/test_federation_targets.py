@@ -13,7 +13,7 @@ from secret_noise import HalvedNoise
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
-from fl_audit.audits.membership.audit import target_scores
+from fl_audit.audits.membership.judging import target_scores
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.rates import membership_rates
 from fl_audit.clients.data_owner import Task, contribute_members

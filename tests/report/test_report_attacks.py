@@ -44,7 +44,11 @@ def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
         }
     )
     configuration = dict(run.facts.configuration) | {"privacy": {"delta": 0.001}}
-    facts = replace(run.facts, configuration=configuration, federation=replace(run.facts.federation, targets=TARGETS))
+    facts = replace(
+        run.facts,
+        configuration=configuration,
+        federation=replace(run.facts.federation, audit="membership", targets=TARGETS),
+    )
     return replace(run, tables=replace(run.tables, targets=table), facts=facts)
 
 

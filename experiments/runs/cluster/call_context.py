@@ -17,6 +17,7 @@ import ray
 from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
 
+from fl_audit.audits.registry import audit_of
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, room_is_told
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -146,5 +147,5 @@ def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
     """Return who holds targets of a federation, and who attacks in it."""
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)
-    attacks = federation.public.with_insider or federation.public.ascent > 0
+    attacks = audit_of(federation.public).knows_records(federation.public)
     return frozenset((*federation.holders, *canaries)), frozenset(federation.insiders if attacks else ())

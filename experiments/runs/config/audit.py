@@ -1,12 +1,13 @@
 """Section [audit]: what attackers see, which neighbour they ask about, and the number of trials."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
+from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.federation.names import View
@@ -21,6 +22,12 @@ def _neighbour(value: Any) -> NeighbourChoice | int:
         return value
     accepted = f"accepted are {', '.join(NeighbourChoice)}, or the index of a record of D, from 0"
     raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
+
+
+def _kind(value: str) -> str:
+    if value not in AUDITS:
+        raise PydanticCustomError("kind", "accepted are {accepted}", {"accepted": ", ".join(AUDITS)})
+    return value
 
 
 def _loss_range(value: Any) -> Any:
@@ -39,14 +46,7 @@ FEWEST_SHADOWS = 24
 FEWEST_KNOWN = 60
 """Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
 
-_OF_KIND = {
-    "membership": ("targets", "attacks", "queries"),
-    "reconstruction": ("candidates", "candidate_weights"),
-    "canaries": ("canaries",),
-}
-"""What belongs to one kind of audit alone."""
-
-
+_Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
@@ -74,7 +74,7 @@ class AuditSection(ConfigSection):
 
     trials: Count = 200
     """The number of trials; 1 is an ordinary federated run."""
-    kind: Literal["identifiability", "membership", "reconstruction", "canaries"] = "identifiability"
+    kind: _Kind = "identifiability"
     """Which kind of audit: one record or client is in question (`identifiability`), many `targets` are in or out by
     chance (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one
     training that is the audit (`canaries`)."""
@@ -137,14 +137,15 @@ class AuditSection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
-        for kind, names in _OF_KIND.items():
-            if (idle := self.chosen(names)) and self.kind != kind:
+        own = audit_named(self.kind).own_settings
+        for kind, audit in AUDITS.items():
+            if idle := self.chosen([name for name in audit.own_settings if name not in own]):
                 raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
         attacks = self.attacks or ()
         shadowed = [one for one in attacks if has_shadows(one)]
         if self.reconstruct_samples is None and (idle := self.chosen(("reconstruct_time_limit",))):
             raise ValueError(f"{self.named(idle)} needs reconstruct-samples, which is left out")
-        named_values = self.kind == "reconstruction" and self.attribute is not None
+        named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
         if self.candidate_weights is not None and sum(self.candidate_weights) <= 0:

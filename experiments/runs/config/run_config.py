@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
+from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config.audit import AuditSection
 from fl_audit.experiments.runs.config.data import DataSection, ModelSection
@@ -89,20 +89,9 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
         # Nobody weighs what owners draw in secret.
         audit = filled["audit"] = {"insider": False} | audit
     kind = audit.get("kind")
-    if kind == "canaries":
-        # One training is the audit, whose canaries are in question and no pair. Noise inside training hides a
-        # record from the server, which is told what each client sends.
-        at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
-        filled["audit"] = {"insider": False, "trials": 1, "canaries": 10} | at | audit
-    elif kind in ("membership", "reconstruction"):
-        # What is protected comes or goes, and who can attack does.
-        of_records = strategy == "dp-fedsgd"
-        of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
-        relation = privacy.get("adjacency", of_unit)
-        attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
-        attacked = {"attacks": attacks} if kind == "membership" else {}
-        filled["audit"] = {"insider": is_private, "membership": False} | attacked | audit
-        filled["privacy"] = privacy if is_private else {"adjacency": relation} | privacy
+    if isinstance(kind, str) and kind in AUDITS:
+        of_audit, of_privacy = AUDITS[kind].defaults(strategy, privacy)
+        filled["audit"], filled["privacy"] = of_audit | audit, of_privacy | privacy
     return filled
 
 

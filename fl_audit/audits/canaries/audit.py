@@ -1,24 +1,38 @@
 """The audit of one run: canaries take part in every round by coins, and an observer reads them off the releases."""
 
-from fl_audit.audits.canaries.findings_one_run import judge_canaries
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.verdict.verdict import Judgement
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fl_audit.audits.audit import ClientRole, ReleaseQuery
+from fl_audit.audits.common.of_pair import PairAudit
+from fl_audit.federation.membership import MembershipScheme
+
+if TYPE_CHECKING:
+    from fl_audit.federation.federation import Federation
+    from fl_audit.federation.loaded_federation import LoadedFederation
 
 
-class CanaryAudit:
+class CanaryAudit(PairAudit):
     """Every canary is in by a coin of its own in every round."""
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the canaries of all trainings together say."""
-        return judge_canaries(run)
+    judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
+    own_settings = ("canaries",)
+    scheme = MembershipScheme.ALL
 
-    def covers(self, facts: RunFacts) -> str:
-        """Say of which training and seed a verdict is, and what canaries do not see."""
-        return (
-            "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
-            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
-        )
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return one training, whose canaries are in question and no pair."""
+        # Noise inside training hides a record from the server, which is told what each client sends.
+        at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
+        return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: decoys and canaries that are out stand beside those that are in."""
-        return ""
+    def query(self, public: "Federation") -> ReleaseQuery:
+        """Return the canaries."""
+        return ReleaseQuery.CANARIES
+
+    def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
+        """Return that clients beside the owners send canaries."""
+        return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
+
+    def opens_secrets(self, public: "Federation") -> bool:
+        """Return false: the coins of the canaries are all that is judged by."""
+        return False

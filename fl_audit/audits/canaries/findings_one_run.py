@@ -21,7 +21,7 @@ from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.shift import detectable_slope, spread_of_parts
 from fl_audit.verdict.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.noise_estimate import breach_ratio
-from fl_audit.verdict.verdict import Judgement, judged_by_one
+from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,17 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
     return _certified(run, first, _claim_of_canaries(run, facts), confidence)
 
 
+_MORE = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
+_WORDS = JudgementWords(
+    shown_by="canaries",
+    blind="The canaries cannot tell: they are too few, or what other clients send could hide any breach from them, and "
+    "they showed none.",
+    to_find_more=_MORE,
+    next_step=_MORE,
+    lists_questions=False,
+)
+
+
 def judge_canaries(run: FinishedRun) -> Judgement | None:
     """Return whether the canaries of all trainings together contradict the guarantee; None where there are none.
 
@@ -105,7 +116,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit, more=more)
     bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
     judged = judged_by_one(test, bounds, confidence=run.facts.confidence, method=method, assumption=assumption)
-    return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
+    return replace(judged, limit_of_detection=limit, conclusive=is_conclusive, words=_WORDS)
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:

@@ -1,56 +1,22 @@
 """The audit of identifiability: whether an insider can tell D from D'."""
 
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.mechanisms.contribution import FixedCohort
-from fl_audit.report.formatting import plural
-from fl_audit.verdict.of_run import measured_in, opened_in
-from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
+from typing import TYPE_CHECKING
+
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.common.of_pair import PairAudit
+
+if TYPE_CHECKING:
+    from fl_audit.federation.federation import Federation
 
 
-class IdentifiabilityAudit:
-    """One unit makes the difference, and an insider weighs every release, or scores it where no distribution is
-    known.
-    """
+class IdentifiabilityAudit(PairAudit):
+    """One unit differs, and an insider weighs every release, or scores it where no distribution is known."""
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the family of tests says, or the bound of the scores; None where no insider took part."""
-        guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
-        if scores is not None:
-            found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
-            return judged_with_opened(found, opened_in(run))
-        return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
+    judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
+    chooses_pair = True
 
-    def covers(self, facts: RunFacts) -> str:
-        """Say of which pair and seed a verdict is, and in how many rounds the differing client takes part."""
-        return pairs_covered("this pair", facts)
-
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: what is compared are trials."""
-        return ""
-
-
-def pairs_covered(these: str, facts: RunFacts) -> str:
-    """Return what a verdict about pairs of neighbouring training sets covers.
-
-    Parameters
-    ----------
-    these, facts
-        Which pairs, as `this pair`; and what was played.
-    """
-    return (
-        f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
-        "challenger's secret) only; other neighbours, other data and other seeds were not tried."
-        f"{_cohort_text(facts)}"
-    )
-
-
-def _cohort_text(facts: RunFacts) -> str:
-    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
-    cohorts = facts.federation.mechanism.participation
-    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
-        return ""
-    rounds = f"{cohorts.participations(facts.federation.rounds):,} of {plural(facts.federation.rounds, 'round')}"
-    return (
-        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
-        f"{rounds}: no client takes part more often."
-    )
+    def query(self, public: "Federation") -> ReleaseQuery:
+        """Return log-odds, or scores where no likelihood ratio is known; nothing without an insider."""
+        if not public.with_insider:
+            return ReleaseQuery.NOTHING
+        return ReleaseQuery.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQuery.SCORES

@@ -1,54 +1,35 @@
 """The audit of membership: many targets are in or out by coins, and insiders and attackers ask which."""
 
-import numpy as np
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from fl_audit.audits.identifiability.audit import pairs_covered
-from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.federation.membership import Membership
-from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.of_run import noise_along, opened_in
-from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.common.of_targets import TargetsAudit
+from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
+
+if TYPE_CHECKING:
+    from fl_audit.federation.federation import Federation
 
 
-class MembershipAudit:
+class MembershipAudit(TargetsAudit):
     """Every target is in by a coin of its own."""
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the log-odds of one target of every trial say, and the noise along it; None without insiders."""
-        drawn = target_scores(run)
-        if drawn is None:
-            return None
-        guarantee, noise = run.facts.stated_guarantee, noise_along(run, drawn.targets)
-        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
-        return judged_with_opened(found, opened_in(run))
+    judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
+    own_settings = ("targets", "attacks", "queries")
+    counted = "targets"
 
-    def covers(self, facts: RunFacts) -> str:
-        """Say of which pairs and seed a verdict is."""
-        return pairs_covered("these pairs", facts)
+    def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return who can attack, beside what all audits of targets have."""
+        of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
+        audit, relation = super().defaults(strategy, privacy)
+        of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
+        return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
-    def not_compared(self, run: FinishedRun) -> str:
-        """Say that attacks are not measured where no trial has a member and another target; else nothing."""
-        if can_compare_targets(run):
-            return ""
-        why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
-        return f" No attack was measured, for {why}: play more trials, or choose more targets."
+    def query(self, public: "Federation") -> ReleaseQuery:
+        """Return the targets, if insiders are asked."""
+        return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
 
-
-def target_scores(run: FinishedRun) -> OneTargetScores | None:
-    """Return the log-odds of one target of every trial; None outside this audit, or without insiders."""
-    table = run.tables.targets
-    if table is None or "log_odds" not in table or run.facts.federation.exactly_one:
-        return None
-    shape = (run.trials, -1)
-    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
-    log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
-    return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
-
-
-def can_compare_targets(run: FinishedRun) -> bool:
-    """Return whether attacks can be measured: there are two trials, and one has a member and another target."""
-    if (table := run.tables.targets) is None or run.trials < 2:
-        return False
-    inside = table.groupby("trial")["is_in"].agg(["any", "all"])
-    return bool((inside["any"] & ~inside["all"]).any())
+    def keeps_outputs(self, public: "Federation") -> bool:
+        """Return true: attacks look at the models after the run."""
+        return True

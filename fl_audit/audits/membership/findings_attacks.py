@@ -16,13 +16,13 @@ from fl_audit.audits.membership.attack_results import (  # fmt: skip
     bound_of_scores,
     rates_of,
 )
-from fl_audit.audits.membership.audit import can_compare_targets
+from fl_audit.audits.membership.judging import can_compare_targets
 from fl_audit.audits.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.rates import MembershipRates
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
 from fl_audit.statistics.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
@@ -152,7 +152,11 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
     """Return what every attacker achieved; None outside the membership audit, and where nothing can be compared."""
     table, guarantee = run.tables.targets, run.facts.guarantee
-    if table is None or run.facts.federation.exactly_one or not can_compare_targets(run):
+    if (
+        table is None
+        or run.facts.federation.membership_scheme is MembershipScheme.EXACTLY_ONE
+        or not can_compare_targets(run)
+    ):
         return None
     trials = table["trial"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])

@@ -31,7 +31,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.hypotheses import WhitenedStep, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.membership import Membership
+from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.sampling import Portion
@@ -205,7 +205,8 @@ def observe_targets(
     longest = _signal_to_noise(norms, clip, sigma)
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
     noise = _noise_along(*of_sum, sigma)
-    if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
+    if public.membership_scheme is MembershipScheme.EXACTLY_ONE:
+        # The candidate itself, if it takes part, was not subtracted.
         noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
     return TargetsObserved(added, signal, noise)
 

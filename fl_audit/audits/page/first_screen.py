@@ -115,9 +115,8 @@ def _insider(contents: RunContents) -> Fact:
         return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
-    shown, verdict = f"≥ {number_text(found.epsilon_lower_bound, 3)}", verdict_of(contents)
-    by = "canaries" if verdict.judges_canaries else "first guesses" if verdict.names_candidates else "scores"
-    return Fact(f"Epsilon shown by {by}", shown, f"{percent(found.confidence)} confidence")
+    shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
+    return Fact(f"Epsilon shown by {found.words.shown_by}", shown, f"{percent(found.confidence)} confidence")
 
 
 def _model(contents: RunContents) -> Fact:
@@ -160,14 +159,12 @@ def next_step(contents: RunContents) -> str:
 
 def _after_consistent(contents: RunContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
-    if numbers.judges_canaries:
-        return trials_needed_text(numbers)
-    if numbers.names_candidates:
-        return "Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed."
+    if numbers.words.next_step is not None:
+        return numbers.words.next_step
     device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
     has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
     excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
-    at = "seed in [data]" if contents.facts.federation.plays_membership else "neighbour in [audit]"
+    at = "seed in [data]" if contents.facts.federation.targets > 1 else "neighbour in [audit]"
     others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
     return f"{device}{excess}{others}; play more trials to find smaller breaches."
 

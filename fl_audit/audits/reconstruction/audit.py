@@ -1,56 +1,34 @@
 """The audit of reconstruction: one of several candidates is in, and an attacker who knows all else names it."""
 
-import numpy as np
+from typing import TYPE_CHECKING
 
-from fl_audit.arrays import Floats, Integers
-from fl_audit.audits.reconstruction.reconstruction import judge_hits, ranks_of_truth
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.verdict.of_run import noise_along, opened_in
-from fl_audit.verdict.verdict import Judgement, judged_with_opened
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.common.of_targets import TargetsAudit
+from fl_audit.federation.membership import MembershipScheme
+
+if TYPE_CHECKING:
+    from fl_audit.federation.federation import Federation
 
 
-class ReconstructionAudit:
+class ReconstructionAudit(TargetsAudit):
     """Exactly one of the targets is in."""
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what first guesses that were right say, and the noise along the true candidate."""
-        if (ranks := candidate_ranks(run)) is None:
-            return None
-        chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
-        noise = noise_along(run, candidates_of(run)[1])
-        found = judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
-        return judged_with_opened(found, opened_in(run))
+    judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
+    own_settings = ("candidates", "candidate_weights")
+    counted = "candidates"
+    scheme = MembershipScheme.EXACTLY_ONE
 
-    def covers(self, facts: RunFacts) -> str:
-        """Say of which candidates and seed a verdict is."""
-        return (
-            "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            "data and other seeds were not tried."
-        )
+    def column_of_candidates(self, attribute: str | int | None) -> str | None:
+        """Return the attribute: the differing record has one of its values."""
+        return None if attribute is None else str(attribute)
 
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: there is always one candidate that is in, and others that are not."""
-        return ""
+    def in_question(self, public: "Federation", chosen: str) -> str:
+        """Return how many candidates there are, and of what."""
+        if public.candidate_column is None:
+            return super().in_question(public, chosen)
+        values = f"{public.targets} values of {public.candidate_column}"
+        return f"record {public.pair.index} with one of {values} in each trial"
 
-
-def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the place of the truth among the candidates, (trials,); None outside this audit, or without insider."""
-    return run.once(_ranks)
-
-
-def _ranks(run: FinishedRun) -> Integers | None:
-    table = run.tables.targets
-    if table is None or "log_odds" not in table or not run.facts.federation.exactly_one:
-        return None
-    log_odds, truth = candidates_of(run)
-    with np.errstate(divide="ignore"):
-        prior = np.log(run.facts.federation.prior_of_candidates)
-    return ranks_of_truth(log_odds + prior, truth)
-
-
-def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return the log-odds of each candidate against nobody, (trials, candidates), and the true one."""
-    table, shape = run.tables.targets, (run.trials, -1)
-    assert table is not None, "the audit of reconstruction has candidates"
-    truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
-    return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
+    def query(self, public: "Federation") -> ReleaseQuery:
+        """Return the candidates, if the insider is asked: it has to find out which one is in."""
+        return ReleaseQuery.CANDIDATES if public.with_insider else ReleaseQuery.NOTHING

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult
 from fl_audit.verdict.noise_scale import NoiseAlong
-from fl_audit.verdict.verdict import Judgement, judged_by_one, judged_with_noise
+from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, judged_with_noise
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
@@ -51,6 +51,12 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     is_before = np.arange(shape[1]) < truth[:, None]
     ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
     return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
+
+
+_WORDS = JudgementWords(
+    shown_by="first guesses",
+    next_step="Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed.",
+)
 
 
 def judge_hits(
@@ -87,7 +93,7 @@ def judge_hits(
     alone = judged_by_one(
         test, (low, at_level), Missing.CANDIDATES_ALONE, confidence=confidence, method=method, assumption=assumption
     )
-    return judged_with_noise(alone, noise, guarantee)
+    return replace(judged_with_noise(alone, noise, guarantee), words=_WORDS)
 
 
 def _share_found(trials: int, bound: float) -> float:

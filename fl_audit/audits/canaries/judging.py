@@ -1,0 +1,70 @@
+"""The audit of one run: canaries take part in every round by coins, and an observer reads them off the releases."""
+
+from fl_audit.adjacency import Unit
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.canaries.findings_one_run import judge_canaries
+from fl_audit.audits.common.requirements import require_clients, require_weighable
+from fl_audit.errors import require
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noise import CentralGaussian, LocalDPSGD, NoiseScaling
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.verdict.verdict import Judgement
+
+
+class CanaryJudging:
+    """Every canary is in by a coin of its own in every round."""
+
+    def require_playable(self, public: Federation) -> None:
+        """Refuse noise that the observer cannot read canaries through, and anybody beside it."""
+        mechanism, federation = public.mechanism, "kind = 'canaries'"
+        require_clients(public, 2)
+        adjacency = f"{federation} with adjacency '{mechanism.adjacency}'"
+        require(mechanism.unit is not Unit.USER, f"{adjacency}: accepted are adjacencies of records and clients")
+        found = f"private is false with {federation}, which holds noise against a guarantee"
+        require(mechanism.adds_noise, f"{found}: set private = true")
+        alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
+        require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
+        known = isinstance(mechanism.noise, CentralGaussian | LocalDPSGD) and mechanism.scaling is NoiseScaling.GLOBAL
+        require(
+            known,
+            f"{federation} reads fresh noise of a known scale in every round: accepted are central noise with "
+            "sensitivity 'global', and noise inside training",
+        )
+        trains_privately = isinstance(mechanism.contribution, PrivateTraining)
+        by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately
+        require(
+            not by_server,
+            f"adversary is 'server' with {federation}, which would see every canary: accepted is 'client'",
+        )
+        require_weighable(public)
+
+    def judge(self, run: FinishedRun) -> Judgement | None:
+        """Return what the canaries of all trainings together say."""
+        return judge_canaries(run)
+
+    def covers(self, facts: RunFacts) -> str:
+        """Say of which training and seed a verdict is, and what canaries do not see."""
+        return (
+            "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
+            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
+        )
+
+    def not_compared(self, run: FinishedRun) -> str:
+        """Return nothing: decoys and canaries that are out stand beside those that are in."""
+        return ""
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
+        """Return nothing: the observer does not measure the noise.
+
+        Parameters
+        ----------
+        planned, parameters
+            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        """
+        return
+
+    def planned_signal(self, planned: ClaimedRun) -> None:
+        """Return nothing: no target of a pair is weighed."""
+        return

@@ -1,0 +1,56 @@
+"""What a planned run would be able to tell of the noise and of the signal, where insiders weigh exactly."""
+
+from typing import assert_never
+
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.federation.federation import Federation
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
+from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
+from fl_audit.verdict.of_run import claimed_length
+from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
+
+
+def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+    """Return which missing noise a run would find; None without an insider.
+
+    Parameters
+    ----------
+    planned, parameters
+        The run, and how many parameters its model has, where the noise is measured on all of them.
+    """
+    public = planned.public
+    if not public.with_insider:
+        return None
+    if not public.mechanism.has_exact_llr:
+        return NOTHING_PLANNED
+    # The share of the rounds in which D and D' differ, to an insider's knowledge.
+    share = 1.0 if public.is_secretly_sampled else _share_of_rounds(public)
+    return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
+
+
+def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
+    """Return how often a target could count unseen; None without an insider, or where nothing is weighed exactly.
+
+    Parameters
+    ----------
+    planned, is_always_in
+        The run, and whether some target is in in every trial, and not in half of them.
+    """
+    public, mechanism = planned.public, planned.public.mechanism
+    if not public.with_insider or not mechanism.has_exact_llr:
+        return None
+    # Under noise that is scaled to the difference, that may be as long as two contributions.
+    length = claimed_length(public) or 1 / (2 * mechanism.round_multiplier(public.threat_model))
+    rounds = public.rounds * _share_of_rounds(public)
+    return planned_signal(planned.trials, rounds, length, 1.0 if is_always_in else 0.5)
+
+
+def _share_of_rounds(public: Federation) -> float:
+    """Return in which share of the rounds a unit takes part, on average."""
+    match public.mechanism.participation:
+        case FixedCohort() as cohorts:
+            return cohorts.participations(public.rounds) / public.rounds
+        case Everybody() | PoissonSampling():
+            return public.mechanism.sampling_rate
+        case _:
+            assert_never(public.mechanism.participation)

@@ -1,0 +1,80 @@
+"""Which federations an audit can be played with: what does not go together is refused before anything is trained."""
+
+from fl_audit.adjacency import Adjacency, Relation, Unit
+from fl_audit.errors import InputError, require
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.membership import MembershipScheme
+from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
+from fl_audit.mechanisms.mechanism import require_likelihood_ratio
+from fl_audit.mechanisms.noise import LocalDPSGD, NoiseScaling
+from fl_audit.mechanisms.threat_model import Adversary
+
+
+def require_clients(public: Federation, fewest: int) -> None:
+    """Refuse fewer clients than the parties of an audit need.
+
+    Parameters
+    ----------
+    public, fewest
+        The federation, and how many clients there have to be.
+    """
+    who = "" if fewest == 1 else " (a victim and an insider)"
+    require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
+    if isinstance(public.mechanism.noise, LocalDPSGD) and public.threat_model.adversary is Adversary.CLIENT:
+        most, colluders = public.clients - 2, public.threat_model.colluders
+        found = f"colluders is {colluders} and there are {public.clients} clients"
+        require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
+
+
+def require_weighable(public: Federation) -> None:
+    """Refuse an insider that could not weigh the releases, and noise that follows the one that is not there."""
+    if not public.with_insider:
+        is_global = public.mechanism.scaling is NoiseScaling.GLOBAL
+        require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+        return
+    if public.local_randomizer is not None:
+        name = public.local_randomizer.kind
+        found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
+        why = "and the insider's log-odds are not known there"
+        raise InputError(f"{found}, {why}: accepted in [audit] is insider = false")
+    require_likelihood_ratio(public.mechanism, public.threat_model)
+
+
+def require_targets(public: Federation, kind: str) -> None:
+    """Refuse what no audit of many targets is played with.
+
+    Parameters
+    ----------
+    public, kind
+        The federation, and the name of the audit.
+    """
+    mechanism, federation = public.mechanism, f"kind = '{kind}'"
+    accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
+    found = f"adjacency is '{mechanism.adjacency}' with {federation}, whose targets come or go"
+    require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
+    is_private = isinstance(mechanism.contribution, PrivateTraining)
+    require(not is_private, f"strategy is 'dp-sgd-clients' with {federation}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    is_global = mechanism.scaling is NoiseScaling.GLOBAL
+    require(
+        is_global, f"sensitivity is 'local' with {federation}, where every target has its own: accepted is 'global'"
+    )
+    threat = public.threat_model
+    alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0 and public.insiders == 1
+    require(alone, f"{federation} has one insider, a client without colluders: leave out place, colluders and insiders")
+    if public.ascent > 0:
+        of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
+        require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
+
+
+def require_candidates(public: Federation) -> None:
+    """Refuse shares of candidates that are no distribution, or values of a column that cannot be candidates."""
+    shares, found = public.prior_of_candidates, f"candidates have the shares {public.candidate_prior}"
+    is_exact = public.membership_scheme is MembershipScheme.EXACTLY_ONE
+    is_distribution = is_exact or not public.candidate_prior
+    is_distribution &= len(shares) == public.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
+    accepted = f"accepted are {public.targets} numbers from 0 with a sum of 1, in the reconstruction audit"
+    require(is_distribution, f"{found}: {accepted}")
+    if public.candidate_column is not None:
+        of_records = public.mechanism.unit is Unit.RECORD and is_exact and public.local_randomizer is None
+        accepted = "accepted are records that are not randomised, in the reconstruction audit"
+        require(of_records, f"the values of {public.candidate_column} are candidates: {accepted}")

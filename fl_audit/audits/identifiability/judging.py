@@ -1,0 +1,83 @@
+"""The audit of identifiability: whether an insider can tell D from D'."""
+
+from fl_audit.adjacency import Relation
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.requirements import require_clients, require_weighable
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.mechanisms.contribution import FixedCohort
+from fl_audit.report.formatting import plural
+from fl_audit.verdict.noise_estimate import PlannedLimits
+from fl_audit.verdict.of_run import measured_in, opened_of_pair
+from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
+
+
+class IdentifiabilityJudging:
+    """One unit makes the difference, and an insider weighs every release, or scores it where no distribution is
+    known.
+    """
+
+    def require_playable(self, public: Federation) -> None:
+        """Refuse what an insider of a pair could not weigh."""
+        require_clients(public, 2)
+        require_weighable(public)
+
+    def judge(self, run: FinishedRun) -> Judgement | None:
+        """Return what the family of tests says, or the bound of the scores; None where no insider took part."""
+        guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
+        if scores is not None:
+            found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+            return judged_with_opened(found, opened_of_pair(run))
+        return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
+
+    def covers(self, facts: RunFacts) -> str:
+        """Say of which pair and seed a verdict is, and in how many rounds the differing client takes part."""
+        return pairs_covered("this pair", facts)
+
+    def not_compared(self, run: FinishedRun) -> str:
+        """Return nothing: what is compared are trials."""
+        return ""
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+        """Return what the insider finds of the noise, in all parameters or along the difference.
+
+        Parameters
+        ----------
+        planned, parameters
+            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        """
+        return limits_of_noise(planned, parameters)
+
+    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+        """Return how often a unit could count that is in half of the trials, or in all where it is replaced."""
+        is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
+        return limit_of_signal(planned, is_replaced)
+
+
+def pairs_covered(these: str, facts: RunFacts) -> str:
+    """Return what a verdict about pairs of neighbouring training sets covers.
+
+    Parameters
+    ----------
+    these, facts
+        Which pairs, as `this pair`; and what was played.
+    """
+    return (
+        f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
+        "challenger's secret) only; other neighbours, other data and other seeds were not tried."
+        f"{_cohort_text(facts)}"
+    )
+
+
+def _cohort_text(facts: RunFacts) -> str:
+    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
+    cohorts = facts.federation.mechanism.participation
+    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
+        return ""
+    rounds = f"{cohorts.participations(facts.federation.rounds):,} of {plural(facts.federation.rounds, 'round')}"
+    return (
+        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
+        f"{rounds}: no client takes part more often."
+    )

@@ -1,0 +1,85 @@
+"""The audit of membership: many targets are in or out by coins, and insiders and attackers ask which."""
+
+import numpy as np
+
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
+from fl_audit.audits.identifiability.judging import pairs_covered
+from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.membership import Membership, MembershipScheme
+from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.noise_estimate import PlannedLimits
+from fl_audit.verdict.of_run import noise_along, opened_of_targets
+from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
+
+
+class MembershipJudging:
+    """Every target is in by a coin of its own."""
+
+    def require_playable(self, public: Federation) -> None:
+        """Refuse what targets cannot be played with."""
+        require_clients(public, 2 if public.with_insider else 1)
+        require_targets(public, "membership")
+        require_candidates(public)
+        require_weighable(public)
+
+    def judge(self, run: FinishedRun) -> Judgement | None:
+        """Return what the log-odds of one target of every trial say, and the noise along it; None without insiders."""
+        drawn = target_scores(run)
+        if drawn is None:
+            return None
+        guarantee, noise = run.facts.stated_guarantee, noise_along(run, drawn.targets)
+        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
+        return judged_with_opened(found, opened_of_targets(run))
+
+    def covers(self, facts: RunFacts) -> str:
+        """Say of which pairs and seed a verdict is."""
+        return pairs_covered("these pairs", facts)
+
+    def not_compared(self, run: FinishedRun) -> str:
+        """Say that attacks are not measured where no trial has a member and another target; else nothing."""
+        if can_compare_targets(run):
+            return ""
+        why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
+        return f" No attack was measured, for {why}: play more trials, or choose more targets."
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+        """Return what insiders find of the noise, along their targets alone.
+
+        Parameters
+        ----------
+        planned, parameters
+            The run, and how many parameters its model has, where the noise in all of them could be measured.
+        """
+        return limits_of_noise(planned, None)
+
+    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+        """Return how often a target could count that is in half of the trials."""
+        return limit_of_signal(planned, is_always_in=False)
+
+
+def target_scores(run: FinishedRun) -> OneTargetScores | None:
+    """Return the log-odds of one target of every trial; None outside this audit, or without insiders."""
+    table = run.tables.targets
+    if (
+        table is None
+        or "log_odds" not in table
+        or run.facts.federation.membership_scheme is MembershipScheme.EXACTLY_ONE
+    ):
+        return None
+    shape = (run.trials, -1)
+    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
+    log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
+    return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
+
+
+def can_compare_targets(run: FinishedRun) -> bool:
+    """Return whether attacks can be measured: there are two trials, and one has a member and another target."""
+    if (table := run.tables.targets) is None or run.trials < 2:
+        return False
+    inside = table.groupby("trial")["is_in"].agg(["any", "all"])
+    return bool((inside["any"] & ~inside["all"]).any())

@@ -1,0 +1,60 @@
+"""A new kind of audit is one folder and one line in the registry; when both are gone, nothing is left of it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_audits import MakePlan
+from toy_audit.audit import FirstTargetAudit
+
+from fl_audit.audits.registry import AUDITS
+from fl_audit.errors import InputError
+from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.plan import AuditPlan
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_plan
+
+_NAME = "first-target"
+
+
+def _plan(small_plan: MakePlan, **audit: object) -> AuditPlan:
+    played = {"kind": _NAME, "trials": 30, "targets": 5, "epsilon-star": False} | audit
+    privacy = {"belief": None, "sensitivity": None, "noise-multiplier": 0.2, "adjacency": "add-remove-record"}
+    return small_plan(audit=played, privacy=privacy, run={"trials-per-batch": 15})
+
+
+def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
+    plan = _plan(small_plan)
+    assert plan.config.audit.insider
+    assert (plan.public.audit, plan.public.targets) == (_NAME, 5)
+    checked = check_plan(plan, with_probe=False)
+    assert checked.limits is not None
+    assert checked.limits.noise_short_in_all is None
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    table = found.run.tables.targets
+    assert table is not None
+    first = table[table["target"] == table["target"].min()]
+    right = float(np.mean((first["log_odds"] > 0) == first["is_in"]))
+    assert right > 0.8, "with a fifth of the noise the insider hardly ever errs"
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["first_target"]["right"] == pytest.approx(right, abs=1e-3)
+    assert summary["verdict"] in ("consistent", "inconclusive")
+    assert "the first target only" in summary["scope"]
+    assert "Right guesses about the first target" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_new_kind_refuses_what_it_is_not_played_with(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
+    with pytest.raises(InputError, match="needs kind = reconstruction, and kind is first-target"):
+        _plan(small_plan, candidates=3)
+    with pytest.raises(InputError, match=r"with kind = 'first-target'.*add-remove-record"):
+        small_plan(audit={"kind": _NAME, "targets": 5}, privacy={"adjacency": "replace-record", "sensitivity": None})
+
+
+def test_without_its_line_a_kind_is_unknown(small_plan: MakePlan) -> None:
+    with pytest.raises(InputError, match=r"audit\.kind is 'first-target': accepted are 'identifiability'"):
+        _plan(small_plan)

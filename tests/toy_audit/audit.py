@@ -1,0 +1,19 @@
+"""The audit of the first target: many targets are in or out by coins, and one of them alone is judged."""
+
+from typing import Any
+
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.common.of_targets import TargetsAudit
+
+
+class FirstTargetAudit(TargetsAudit):
+    """Every target is in by a coin of its own, and the insider of the first one is believed."""
+
+    judged_by = "toy_audit.judging:FirstTargetJudging"
+    sections_at = ("toy_audit.sections:FIRST_TARGET",)
+    own_settings = ("targets",)
+    counted = "targets"
+
+    def query(self, public: Any) -> ReleaseQuery:
+        """Return the targets."""
+        return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING

@@ -1,0 +1,55 @@
+"""What the log-odds of the first target say."""
+
+import numpy as np
+
+from fl_audit.arrays import Flags, Floats
+from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.common.planned import limit_of_signal, limits_of_noise
+from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.verdict.noise_estimate import PlannedLimits
+from fl_audit.verdict.of_run import noise_along
+from fl_audit.verdict.signal_limit import SignalLimit
+from fl_audit.verdict.verdict import Judgement, judge_scores
+
+
+class FirstTargetJudging:
+    """Planning and judging of this audit."""
+
+    def require_playable(self, public: Federation) -> None:
+        """Refuse what targets cannot be played with."""
+        require_clients(public, 2)
+        require_targets(public, "first-target")
+        require_weighable(public)
+
+    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
+        """Return what insiders find of the noise, along their targets alone."""
+        return limits_of_noise(planned, None)
+
+    def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
+        """Return how often the target could count."""
+        return limit_of_signal(planned, is_always_in=False)
+
+    def judge(self, run: FinishedRun) -> Judgement | None:
+        """Return what the scores say, and the noise along the target."""
+        log_odds, is_in = first_target(run)
+        noise = noise_along(run, np.zeros(run.trials, dtype=np.int64))
+        guarantee, confidence = run.facts.stated_guarantee, run.facts.confidence
+        return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, confidence, noise)
+
+    def covers(self, facts: RunFacts) -> str:
+        """Say of which target a verdict is."""
+        return "A verdict covers the first target only."
+
+    def not_compared(self, run: FinishedRun) -> str:
+        """Return nothing."""
+        return ""
+
+
+def first_target(run: FinishedRun) -> tuple[Floats, Flags]:
+    """Return the log-odds of the first target, and whether it was in, trial by trial."""
+    table = run.tables.targets
+    assert table is not None, "an audit of targets has a table of them"
+    rows = table[table["target"] == table["target"].min()].sort_values("trial")
+    return rows["log_odds"].to_numpy(dtype=np.float64), rows["is_in"].to_numpy(dtype=np.bool_)

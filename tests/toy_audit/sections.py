@@ -1,0 +1,32 @@
+"""How often the first target's insider was right."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.federation.findings import Findings
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.finding import Row, Section
+from toy_audit.judging import first_target
+
+
+@dataclass(frozen=True)
+class FirstTargetFinding:
+    """How often the insider was right."""
+
+    right: float  # share of the trials
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `first_target`."""
+        return {"first_target": {"right": self.right}}
+
+
+def measure_first_target(run: FinishedRun, findings: Findings) -> FirstTargetFinding:
+    """Return how often the sign of the log-odds named the coin."""
+    log_odds, is_in = first_target(run)
+    return FirstTargetFinding(float(((log_odds > 0) == is_in).mean()))
+
+
+FIRST_TARGET = Section(
+    "first-target", "The first target", FirstTargetFinding, measure_first_target, keys=("first_target",),
+    rows=lambda numbers, contents: [Row("Right guesses about the first target", numbers.right, "share of trials")],
+)  # fmt: skip
