@@ -139,7 +139,7 @@ def next_step(contents: RunContents) -> str:
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_that_tell
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
-            return f"Do not lean on this run. {trials_needed_text(numbers)}{setting}"
+            return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
         case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
@@ -161,7 +161,7 @@ def next_step(contents: RunContents) -> str:
 def _after_consistent(contents: RunContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
     if numbers.judges_canaries:
-        return trials_needed_text(numbers)
+        return trials_needed_text(numbers, contents.words)
     if numbers.names_candidates:
         return "Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed."
     device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
