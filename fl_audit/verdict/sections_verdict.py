@@ -165,7 +165,8 @@ def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
                 "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
             )
         case Verdict.INCONCLUSIVE:
-            text = f"The verdict is open: nothing we saw contradicts the guarantee, but {_unseen(numbers, contents.words)}."
+            unseen = f"{_unseen(numbers, contents.words)} could hardly have been seen"
+            text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."
         case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
             return (
                 "There was no guarantee of the training to test, so there is no verdict. What protects the records in "
@@ -184,10 +185,8 @@ def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
 
 
 def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return which breach an inconclusive run could hardly have seen, as a clause."""
-    if numbers.judged.conclusive:
-        return f"a {words.one} that counts {BREACH:g} times could hardly have been seen"
-    return "a breach could hardly have been seen"
+    """Return which breach an inconclusive run could hardly have seen."""
+    return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
