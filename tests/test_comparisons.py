@@ -101,6 +101,13 @@ def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp
     assert "differ" not in _compare(one, same)
 
 
+def test_values_of_epsilon_star_at_different_cuts_are_said_to_be_so(tmp_path: Path) -> None:
+    """Counted losses leave out more error rates than normals do: the numbers are of two kinds."""
+    one, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
+    assert "The cuts of Epsilon* differ (1e-06, 0.001)" in _compare(one, two)
+    assert len(json.loads(_compare(one, two, "--json"))["differences"]) == 1
+
+
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     first, second = _stored(tmp_path / "a" / "run"), _stored(tmp_path / "b" / "run")
     assert [row.run for row in rows([first, second])] == [str(first), str(second)]
