@@ -38,8 +38,9 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
         point, the settings under their keys (missing where a point does not set them), private, the guarantee (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is claimed), trial, test_accuracy,
         test_auroc, epsilon_star (by normals), epsilon_star_fit (p-value of that fit, NaN where it was not tested),
-        membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean before any training. With points that play the membership audit also, of the attack on models with the largest
-        AUC there, its name, AUC and TPR at 1 % FPR over all trials of the point.
+        membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean before any training. With
+        points that play the membership audit also, of the attack on models with the largest AUC there, its name, AUC
+        and TPR at 1 % FPR over all trials of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
