@@ -72,6 +72,19 @@ def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path:
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_number_lies_on_the_side_of_the_claim_on_which_it_is_shown(tmp_path: Path) -> None:
+    said = str(Reading.NO_CONTRADICTION)
+    limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": said, "is_least": True}
+    shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": said, "is_share": True}
+    one, two = (
+        _stored(tmp_path / f"{noise}", _entry("Noise", noise, **limits), _entry("Surer", share, **shares))
+        for noise, share in ((0.9996, 0.0002496), (1.0004, 0.0001))
+    )
+    noise, surer = (line for line in _compare(one, two).splitlines() if line.startswith(("Noise", "Surer")))
+    assert [cell for cell in noise.split() if "~" in cell] == ["0.9996~", "1.0004~"]
+    assert [cell for cell in surer.split() if "~" in cell] == ["0.025%~", "0.01%~"]
+
+
 @pytest.mark.parametrize("runs", [2, 5, 13])
 def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: int) -> None:
     places = [_stored(tmp_path / f"a-run-with-a-long-name-{place}") for place in range(runs)]
