@@ -412,6 +412,17 @@ def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
         assert json.loads(found.stdout)["epsilon"] > 1e16
 
 
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: FlAudit, adjacency: str) -> None:
+    """Others refuse sampled replacements whatever the rounds, and the way out that they name would not help."""
+    asked = ("--rounds", str(10**12), "--sampling-rate", "0.01", "--delta", "1e-5", "--adjacency", adjacency)
+    for command in (("calibrate", "--epsilon", "1"), ("account", "--noise-multiplier", "9")):
+        ended = fl_audit(*command, *asked)
+        assert ended.returncode == 2
+        assert "accepted by pld are up to 1,000,000,000" in ended.stderr
+        assert "pld does" not in ended.stderr
+
+
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "guarantee.png")
     found = fl_audit("calibrate", *flags)

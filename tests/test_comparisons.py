@@ -72,6 +72,19 @@ def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path:
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_number_lies_on_the_side_of_the_claim_on_which_it_is_shown(tmp_path: Path) -> None:
+    said = str(Reading.NO_CONTRADICTION)
+    limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": said, "is_least": True}
+    shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": said, "is_share": True}
+    one, two = (
+        _stored(tmp_path / f"{noise}", _entry("Noise", noise, **limits), _entry("Surer", share, **shares))
+        for noise, share in ((0.9996, 0.0002496), (1.0004, 0.0001))
+    )
+    noise, surer = (line for line in _compare(one, two).splitlines() if line.startswith(("Noise", "Surer")))
+    assert [cell for cell in noise.split() if "~" in cell] == ["0.9996~", "1.0004~"]
+    assert [cell for cell in surer.split() if "~" in cell] == ["0.025%~", "0.01%~"]
+
+
 @pytest.mark.parametrize("runs", [2, 5, 13])
 def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: int) -> None:
     places = [_stored(tmp_path / f"a-run-with-a-long-name-{place}") for place in range(runs)]
@@ -99,6 +112,13 @@ def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp
     assert "The deltas differ (0.001, 0.01)" in shown
     assert "The neighbours differ" in shown
     assert "differ" not in _compare(one, same)
+
+
+def test_values_of_epsilon_star_at_different_cuts_are_said_to_be_so(tmp_path: Path) -> None:
+    """Counted losses leave out more error rates than normals do: the numbers are of two kinds."""
+    one, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
+    assert "The cuts of Epsilon* differ (1e-06, 0.001)" in _compare(one, two)
+    assert len(json.loads(_compare(one, two, "--json"))["differences"]) == 1
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:

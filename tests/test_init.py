@@ -118,3 +118,11 @@ def test_a_file_that_is_there_is_written_over_only_if_told_so() -> None:
     assert Path("audit.toml").read_text() == "mine"
     assert CliRunner().invoke(app, ["init", *FLAGS, "--force"]).exit_code == 0
     assert Path("audit.toml").read_text() != "mine"
+
+
+def test_the_number_of_trials_is_said_to_find_what_it_finds() -> None:
+    """No number of them tells whether a claim is kept: a breach of 1.5 times is found, in one record's case."""
+    made = CliRunner().invoke(app, ["init", *FLAGS, "--force"])
+    assert made.exit_code == 0, made.output
+    [line] = [one for one in made.stdout.splitlines() if one.startswith("trials: ")]
+    assert "a record counts 1.5 times" in line or "a record that counts 1.5 times" in line

@@ -3,6 +3,9 @@
 import codecs
 import gzip
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,3 +184,30 @@ def test_a_million_numbers_are_read_fast() -> None:
         times.append(time.process_time() - start)
     assert (found == values).all()
     assert min(times) < 0.5  # about .08 s of a quiet core
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [["bound"], ["bound", "--one-run"], ["epsilon-star"]], ids=" ".join)
+def test_a_million_numbers_are_answered_in_five_seconds(command: list[str]) -> None:
+    """Of a processor, with the start of the program; about 3 to 4 s."""
+    draw = np.random.default_rng(1)
+    Path("one.txt").write_text("\n".join(map(repr, draw.gamma(2, 3, 10**6).tolist())))
+    other = draw.integers(0, 2, 10**6) if "--one-run" in command else draw.gamma(2, 5, 10**6)
+    Path("other.txt").write_text("\n".join(map(repr, other.tolist())))
+    called = [
+        sys.executable,
+        "-m",
+        "fl_audit.experiments.cli.main",
+        *command,
+        "one.txt",
+        "other.txt",
+        "--delta",
+        "1e-5",
+    ]
+    times = []
+    for _ in range(2):
+        before = os.times()
+        subprocess.run(called, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        after = os.times()
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(times) < 5

@@ -12,6 +12,7 @@ from fl_audit.experiments.cli.options import JsonOption, argument, option, print
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.verbosity import printable
 from fl_audit.report.formatting import SPACE, number_text, percent
+from fl_audit.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,10 +81,13 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
 
     def cell(entry: "Mapping[str, Any]") -> str:
-        shown = text(entry["value"], entry["is_share"]) + _MARKS.get(entry["reading"] or "", "")
-        if entry["claimed"] is None:
-            return shown
-        return f"{shown} {'≥' if entry.get('is_least') else '≤'}{text(entry['claimed'], entry['is_share'])}"
+        mark, claimed = _MARKS.get(entry["reading"] or "", ""), entry["claimed"]
+        if claimed is None or entry["value"] is None:
+            return text(entry["value"], entry["is_share"]) + mark
+        # As in the report, so that the text lies on the side of the claim on which the number lies.
+        told = rounded(entry["value"], entry["low"], entry["high"], claimed, entry["is_share"])
+        shown, claim = (one.replace(SPACE, "") for one in (told.value, told.claim))
+        return f"{shown}{mark} {'≥' if entry.get('is_least') else '≤'}{claim}"
 
     guarantee = {
         "belief at most": text(row.belief, True),

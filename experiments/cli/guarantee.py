@@ -205,7 +205,7 @@ def _answer(
     from fl_audit.privacy.accounting import exact_accountant
 
     exact = exact_accountant(events)
-    rows = _rows(exact if as_json and accountant is None else accountant, found)
+    rows = _rows(exact if as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
     if as_json:
@@ -255,8 +255,8 @@ def _said(target: "Target") -> str:
             assert_never(target)
 
 
-def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_Row]:
-    """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
+def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Accountant) -> list[_Row]:
+    """Ask one accountant, whose refusal is an error, or all, whose refusals are rows but for that of the exact one."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []
@@ -264,9 +264,9 @@ def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_
         try:
             rows.append(found(name))
         except InputError as error:
+            if name is exact:  # what counts; another one may be unable for a reason that is beside the point
+                raise
             rows.append(_Row(name, None, str(error)))
-    if all(row.guarantee is None for row in rows):
-        raise InputError(rows[0].remark)
     return rows
 
 

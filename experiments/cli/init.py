@@ -83,7 +83,7 @@ def init(
     ] = None,
     delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None,
     trials: Annotated[
-        int | None, option("W", "The number of trials.  [default: enough to tell whether the claim is kept]")
+        int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
     ] = None,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,

@@ -87,7 +87,7 @@ def _all_points(
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, sweep_page
+    from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, fit_text, sweep_page
     from fl_audit.released_model.methods import cuts_text
 
     with atomic_file(directory / "sweep.html") as file:
@@ -98,7 +98,7 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
         rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (counted, f"{STAR_CAUTION}{chance_text(found)}")
+    notes = (counted, fit_text(found), f"{STAR_CAUTION}{chance_text(found)}")
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")

@@ -69,6 +69,13 @@ def differences(found: Sequence[RunRow]) -> list[str]:
             f"The neighbours differ ({', '.join(relations)}): noise is over the sensitivity, which is 2 x clipping "
             "norm where a unit is replaced, and epsilons between different neighbours say different things."
         )
+    cuts = sorted({row.epsilon_star_cut for row in found if row.epsilon_star_cut is not None})
+    if len(cuts) > 1:
+        named = ", ".join(f"{cut:g}" for cut in cuts)
+        told.append(
+            f"The cuts of Epsilon* differ ({named}): it leaves out error rates beyond the cut of its own run, which is "
+            "another one where losses are counted than where normals fit them, so that its values say different things."
+        )
     return told
 
 

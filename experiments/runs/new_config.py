@@ -199,9 +199,10 @@ def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
     if (needed := trials_that_tell(plan)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
-    tells = "enough to tell whether the claim is kept"
+    unit = plan.public.mechanism.unit
+    tells = f"enough to find 1.5 times the guarantee in the size of the noise, and a {unit} that counts 1.5 times"
     if trials < needed:
-        tells = f"it takes {needed:,} to tell whether a record counts 1.5 times, fewer for a larger guarantee"
+        tells = f"it takes {needed:,} to tell whether a {unit} counts 1.5 times, fewer for a larger guarantee"
     return trials, [f"trials: {trials:,}, {tells}"]
 
 

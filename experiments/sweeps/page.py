@@ -3,12 +3,14 @@
 from html import escape
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
+from fl_audit.released_model.fits_of_trials import FIT, rejected
 from fl_audit.released_model.methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import number_text, plural
@@ -46,6 +48,17 @@ def chance_text(sweep: Sweep) -> str:
     return f" Chance alone reaches {reaches} on average: that is what untrained models score, which cannot leak."
 
 
+def fit_text(sweep: Sweep) -> str:
+    """Return in a sentence whether normals fit the losses, by which Epsilon* of all points is found."""
+    by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
+    tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
+    if not tested:
+        return f"{by_normals}; whether normals fit was not tested."
+    found = f"a test rejects these in {against:,} of {plural(tested, 'model')}"
+    counted = "" if not against else "; the reports of points count losses where it rejects most"
+    return f"{by_normals}; {found}{counted}."
+
+
 def sweep_page(sweep: Sweep, title: str) -> str:
     """Return the page.
 
@@ -63,7 +76,10 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         title=title,
         heading=title,
         subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
-        opening=f"{_READING}{chance_text(sweep)} Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}.",
+        opening=(
+            f"{_READING}{chance_text(sweep)} {fit_text(sweep)} Epsilon* counts "
+            f"{cuts_text(sweep.models['epsilon_star_cut'])}."
+        ),
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
         banner=Banner(

@@ -13,7 +13,6 @@ from fl_audit.errors import require
 from fl_audit.experiments.names import Utility as Utility
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
-from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.statistics.tradeoff import convex_frontier
 
 CLAIMED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
@@ -21,7 +20,7 @@ ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
-_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted", FIT)
+_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted")
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
@@ -38,9 +37,10 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     DataFrame
         point, the settings under their keys (missing where a point does not set them), private, the guarantee (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is claimed), trial, test_accuracy,
-        test_auroc, epsilon_star, membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean
-        before any training. With points that play the membership audit also, of the attack on models with the largest
-        AUC there, its name, AUC and TPR at 1 % FPR over all trials of the point.
+        test_auroc, epsilon_star (by normals), epsilon_star_fit (p-value of that fit, NaN where it was not tested),
+        membership_advantage, epsilon_star_cut; of its point epsilon_star_untrained, the mean before any training. With
+        points that play the membership audit also, of the attack on models with the largest AUC there, its name, AUC
+        and TPR at 1 % FPR over all trials of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]

@@ -62,7 +62,7 @@ def cautions(
         verb = "repeats" if repeats == 1 else "repeat"
         found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
         guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
-        yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,))
+        yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,), in_report=True)
     if (features == features[0]).all():
         same = "every feature is the same in all records, so that only the share of each class can be learned"
         yield DataWarning(f"{same}: give the table columns that differ")

@@ -44,7 +44,7 @@ def banner(contents: RunContents) -> Banner:
             names = ", ".join(numbers.contradicted_by)
             line = f"No test contradicts the guarantee, but what was measured below does: {names}."
         case Verdict.INCONCLUSIVE:
-            line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers)}"
+            line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers, contents.words)}"
         case Verdict.NO_GUARANTEE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
         case Verdict.NOT_AUDITED:
@@ -100,21 +100,29 @@ def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
     return f"At the level of the verdict, {most}, and {only}."
 
 
-def trials_needed_text(numbers: VerdictFinding) -> str:
-    """Return how many trials, and how much time, would find noise that gives away 1.5 times the guarantee."""
+def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
+    """Return how many trials, and how much time, would find noise that gives away 1.5 times the guarantee.
+
+    Parameters
+    ----------
+    numbers, words
+        What the verdict found, and how the unit is named.
+    """
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
         return numbers.words.to_find_more
     if numbers.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.trials_that_tell is None:
-        return "No number of trials would find a breach here: choose another one to protect (neighbour in [audit])."
+        of_signal = found is not None and found.conclusive
+        breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
+        return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", {formatting.duration(numbers.seconds_needed)} here,"
     trials = plural(found.trials_that_tell, "trial")
     breach = _BREACH_OF_SIZE if numbers.claimed > 0 else "it if only two thirds of the noise were there"
     if found.signal is None:
         return f"{trials}{time} would find {breach}."
-    counted = f"a target that counts {BREACH:g} times"
+    counted = f"a {words.one} that counts {BREACH:g} times"
     if found.conclusive:
         return f"{trials}{time} would find {counted}."
     return f"{trials}{time} would find {breach}, and {counted}."
@@ -152,10 +160,8 @@ def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
                 "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
             )
         case Verdict.INCONCLUSIVE:
-            text = (
-                "The verdict is open: nothing we saw contradicts the guarantee, but a breach could hardly "
-                "have been seen."
-            )
+            unseen = f"{_unseen(numbers, contents.words)} could hardly have been seen"
+            text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."
         case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
             return (
                 "There was no guarantee of the training to test, so there is no verdict. What protects the records in "
@@ -171,6 +177,11 @@ def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
     if not contents.facts.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
+
+
+def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
+    """Return which breach an inconclusive run could hardly have seen."""
+    return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:

@@ -93,13 +93,28 @@ def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_co
     needed = verdict_of(slow).judgement.trials_that_tell
     minutes = round((needed / 0.02 + 30) / 60)
     said = f"{needed} trials, about {minutes} minutes here, would find a breach of 1.5 times the guarantee, "
-    said += "if it lies in the size of the noise alone, and a target that counts 1.5 times."
+    said += "if it lies in the size of the noise alone, and a record that counts 1.5 times."
     assert said in text_of(first_screen(slow))
     assert f"trials = {needed}" in next_step(slow)
     unknown = report_contents(replace(run, timing=Timing()))
     assert f"{needed} trials would find a breach of 1.5 times" in text_of(first_screen(unknown))
     assert verdict_of(make_contents(exact=False, trials=needed)).verdict is not Verdict.INCONCLUSIVE
     assert verdict_of(make_contents(exact=False, trials=needed // 2)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_run_that_could_find_missing_noise_says_that_the_count_alone_is_open(make_contents):
+    needed = verdict_of(make_contents(exact=False, trials=1)).judgement.trials_needed
+    contents = make_contents(exact=False, trials=needed)
+    found = verdict_of(contents).judgement
+    assert found.conclusive
+    assert not found.signal.conclusive
+    assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
+    few = make_contents(exact=False, trials=1)
+    assert "a breach could hardly have been seen" in text_of(render_html(few, []))
+    page = text_of(render_html(contents, []))
+    assert "a breach could hardly have been seen" not in page
+    assert page.count("a record that counts 1.5 times") >= 3
+    assert "could hardly have been seen" in page
 
 
 def bars_of(html):

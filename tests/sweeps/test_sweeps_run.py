@@ -26,9 +26,10 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps import schedule
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.experiments.sweeps.landscape import landscape_figure
-from fl_audit.experiments.sweeps.page import chance_text, points_html, sweep_page
+from fl_audit.experiments.sweeps.page import chance_text, fit_text, points_html, sweep_page
 from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
+from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.report.formatting import number_text
 from fl_audit.report.style import to_png
 from fl_audit.strategies.errors import FederationError
@@ -235,6 +236,20 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
     chance = chance_text(Sweep(models, table, Utility.ACCURACY, Figure()))
     assert all(number_text(one, 3) in chance for one in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
+
+
+def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
+    """Its points are compared by normals: whether these fit is said as the report of a run says it."""
+
+    def said(**columns: object) -> str:
+        models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
+        return fit_text(Sweep(models, models, Utility.ACCURACY, Figure()))
+
+    assert "rejects these in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert "count losses where it rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert "rejects these in 0 of 4 models." in said(**{FIT: [0.5] * 4})
+    assert "was not tested" in said(**{FIT: [np.nan] * 4})
+    assert "was not tested" in said()
 
 
 def test_unbounded_models_are_not_drawn() -> None:

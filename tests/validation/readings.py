@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from rich.console import Console
 
@@ -35,7 +36,7 @@ from fl_audit.report.finding import RunContents
 from fl_audit.report.formatting import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
 
-_OLD_WORDS = re.compile(r"\bas claimed\b|within chance|outside its interval")
+_OLD_WORDS = re.compile(r"\bas (?:claimed|promised)\b|within chance|outside its interval")
 _BROKEN = re.compile(r"(?:: |\()broken\b|Reading: broken|>broken<|BROKEN|guarantee was broken")
 _NUMBER = r"(-?[\d.,]+(?:e-?\d+)?)"
 _ENDS = re.compile(rf"{_NUMBER}(?: %)? to (?:{_NUMBER}(?: %)?|no limit)")
@@ -59,6 +60,8 @@ _BY_CLIENTS: dict[str, dict[str, Any]] = {
     "privacy": {"noise-multiplier": 1.2, "sensitivity": None, "accountant": None},
 }
 _CANARIES: dict[str, Any] = {"kind": "canaries", "trials": None, "canaries": 6, "evaluate-every": 20}
+_OF_USERS: dict[str, Any] = {"name": "csv", "label": "left", "user": "person", "records": 90, "test-records": 30,
+                             "population-records": None}  # fmt: skip
 _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "two trials": {"audit": {"trials": 2}},
     "eight records": {"data": {"records": 8, "clients": 2}, "audit": {"trials": 12, "membership": True}},
@@ -76,6 +79,15 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "privacy": {"adjacency": "add-remove-client", "noise-multiplier": 1.0, "sensitivity": None},
         "audit": _CANARIES, "run": {"trials-per-batch": None},
     },
+    "users": {
+        "data": _OF_USERS, "training": {"learning-rate": 0.5}, "privacy": {"adjacency": "replace-user"},
+        "audit": {"trials": 40, "epsilon-star": True},
+    },
+    "users, sampled": {
+        "data": _OF_USERS, "training": {"sampling-rate": 0.5, "learning-rate": 0.5},
+        "privacy": {"adjacency": "add-remove-user", "clipping": "adaptive", "accountant": "pld"},
+        "audit": {"membership": True},
+    },
     "clients train privately": _BY_CLIENTS | {"audit": {"trials": 24}},
     "bits at random": {
         "data": {"name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
@@ -88,6 +100,14 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
 """Federations and shapes of honest runs, as changes of the settings; None takes a setting away."""
 
 
+def _write_visits(path: Path) -> None:
+    """Write 240 visits of 60 persons, one to a dozen each."""
+    draw = np.random.default_rng(3)
+    persons = np.concatenate([np.arange(60), draw.choice(60, 180, p=draw.dirichlet(np.full(60, 2.0)))])
+    table = pd.DataFrame({"person": [f"P{one}" for one in persons], "length": draw.normal(size=240)})
+    table.assign(left=np.where(draw.random(240) < 0.5, "yes", "no")).to_csv(path, index=False)
+
+
 def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, AuditPlan]]:
     """Yield honest runs with their kinds: every second one is of `_FEDERATIONS`, the others are those of
     `honest_plans`.
@@ -97,6 +117,8 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
     count, directory, first
         How many, where records are written, and the number of the first.
     """
+    visits = directory / "visits.csv"
+    _write_visits(visits)
     plans = honest_plans(first + count, directory)
     for number, plan in islice(enumerate(plans), first, first + count):
         if number % 2:
@@ -107,6 +129,8 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
         for section, values in _SETTINGS.items():
             changed = values | _FEDERATIONS[name].get(section, {})
             sections[section] = {key: value for key, value in changed.items() if value is not None}
+        if sections["data"]["name"] == "csv":
+            sections["data"]["path"] = str(visits)
         sections["run"]["seed"] = int(np.random.default_rng((5, number)).integers(2**32))
         if "trials-per-batch" in sections["run"]:
             sections["run"]["trials-per-batch"] = sections["audit"]["trials"]

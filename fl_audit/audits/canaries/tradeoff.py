@@ -205,10 +205,12 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
     a, b = tail * v / m, tail * (r - v) / m
     for t in range(v, 0, -1):
         lower = max(b, inverse(a))
-        a += (lower - b) * (t - 1) / (r - t + 1)
-        b = lower
+        gained, b = lower - b, lower
+        a += gained * (t - 1) / (r - t + 1)
         if a + b > r / m:
             return False
+        if gained == 0:
+            return True  # from here on no step changes anything: a million coins take no longer than a thousand
     return True
 
 

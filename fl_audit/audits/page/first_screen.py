@@ -138,7 +138,7 @@ def next_step(contents: RunContents) -> str:
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_that_tell
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
-            return f"Do not lean on this run. {trials_needed_text(numbers)}{setting}"
+            return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
         case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:

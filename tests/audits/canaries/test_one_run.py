@@ -1,6 +1,7 @@
 """One-run auditing: published values, the theorem by other means, and how often certificates are false."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -187,3 +188,25 @@ def test_phi_is_the_papers_ratio_with_its_limits() -> None:
     assert math.isnan(relative_tradeoff(0.5, 0.5, 0.8, 0.6, 10))
     with pytest.raises(InputError, match=r"AUC is 1\.1"):
         relative_tradeoff(1.1, 0.5, 0.8, 0.6, 10)
+
+
+def test_a_million_coins_take_no_longer_than_a_thousand() -> None:
+    """Where the recursion stands still it ends, and says what it said where it went on to the last step."""
+
+    def to_the_end(guesses: Guesses, tail: float, inverse: Callable[[float], float]) -> bool:
+        coins, guessed, right = guesses.coins, guesses.guessed, guesses.right
+        a, b = tail * right / coins, tail * (guessed - right) / coins
+        for step in range(right, 0, -1):
+            lower = max(b, inverse(a))
+            a, b = a + (lower - b) * (step - 1) / (guessed - step + 1), lower
+            if a + b > guessed / coins:
+                return False
+        return True
+
+    for coins, guessed, right in ((3000, 1000, 1000), (3000, 1000, 600), (500, 500, 400), (40, 0, 0)):
+        guesses = Guesses(coins, guessed, right)
+        for inverse in (gaussian_inverse(1.5), gaussian_inverse(4.0), approximate_inverse(3.0, 1e-5)):
+            assert is_possible(guesses, 0.05, inverse) == to_the_end(guesses, 0.05, inverse)
+    calls, inverse = [], gaussian_inverse(4.0)
+    assert is_possible(Guesses(10**6, 200_000, 200_000), 0.05, lambda y: calls.append(y) or inverse(y))
+    assert len(calls) < 1000
