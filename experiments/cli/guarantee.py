@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import finite
 from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments import late
+from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
     AdjacencyOption,
@@ -20,7 +22,22 @@ from fl_audit.experiments.cli.options import (
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.privacy import defaults
+from fl_audit.privacy.accounting import exact_accountant
+from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.ledger import LedgerLine
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
+from fl_audit.privacy.targets import (
+    AdvantageTarget,
+    BeliefTarget,
+    EpsilonTarget,
+    NoiseMultiplierTarget,
+    ReconstructionTarget,
+    SinglingOutTarget,
+    one_target,
+)
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.report.formatting import plural
 
@@ -102,12 +119,6 @@ def calibrate(
 
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
     """
-    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import gaussian_rounds
-    from fl_audit.privacy.guarantee import derive_guarantee
-    from fl_audit.privacy.targets import one_target
-
     asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
     asked |= {"singling-out": singling_out, "population-share": population_share}
@@ -156,8 +167,6 @@ def account(
 
     --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
     """
-    from fl_audit.experiments.cli.ledger import account_ledger, real_noise
-
     terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
     if ledger is None or any(value is not None for value in given.values()):
         missing = [repr(flag) for flag, value in given.items() if value is None]
@@ -174,11 +183,6 @@ def account(
     assert terms is not None, "asked for above"
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import gaussian_rounds
-    from fl_audit.privacy.guarantee import derive_guarantee
-    from fl_audit.privacy.ledger import LedgerLine
-
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
     neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
@@ -202,8 +206,6 @@ def _answer(
     beside: str = "",
 ) -> None:
     """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
-    from fl_audit.privacy.accounting import exact_accountant
-
     exact = exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
@@ -215,10 +217,7 @@ def _answer(
     if beside:
         print(beside, file=sys.stderr if as_json else sys.stdout)
     if plot is not None:
-        from fl_audit.experiments.figures.guarantee import guarantee_figure
-        from fl_audit.experiments.figures.paths import save_figure
-
-        save_figure(guarantee_figure(best.guarantee), plot, dpi=150)
+        late.figure_paths.save_figure(late.guarantee_figures.guarantee_figure(best.guarantee), plot, dpi=150)
         if not as_json:
             print(f"figure: {plot}")
 
@@ -229,15 +228,6 @@ def _noise(guarantee: "Guarantee") -> float:
 
 
 def _said(target: "Target") -> str:
-    from fl_audit.privacy.targets import (
-        AdvantageTarget,
-        BeliefTarget,
-        EpsilonTarget,
-        NoiseMultiplierTarget,
-        ReconstructionTarget,
-        SinglingOutTarget,
-    )
-
     match target:
         case BeliefTarget(belief):
             return f"a belief of at most {belief:g}"
