@@ -8,6 +8,45 @@ from typing import TYPE_CHECKING
 
 from fl_audit.late_modules import late_modules
 
+PLACES = (
+    "fl_audit.audits.canaries.bounds",
+    "fl_audit.audits.canaries.live_audit",
+    "fl_audit.audits.canaries.live_page",
+    "fl_audit.audits.canaries.observer_store",
+    "fl_audit.audits.page.first_screen",
+    "fl_audit.audits.page.report_files",
+    "fl_audit.data.columns",
+    "fl_audit.data.table_text",
+    "fl_audit.data.tables",
+    "fl_audit.experiments.comparisons.figure",
+    "fl_audit.experiments.exports.trackers",
+    "fl_audit.experiments.figures.guarantee",
+    "fl_audit.experiments.figures.paths",
+    "fl_audit.experiments.reproductions.papers",
+    "fl_audit.experiments.reproductions.reproduce",
+    "fl_audit.experiments.runs.cluster.access",
+    "fl_audit.experiments.runs.config.settings_reference",
+    "fl_audit.experiments.runs.data_warnings",
+    "fl_audit.experiments.runs.new_config",
+    "fl_audit.experiments.runs.plan",
+    "fl_audit.experiments.runs.replay",
+    "fl_audit.experiments.runs.run",
+    "fl_audit.experiments.runs.run_check",
+    "fl_audit.experiments.runs.statement",
+    "fl_audit.experiments.runs.stored_run",
+    "fl_audit.experiments.runs.without_privacy",
+    "fl_audit.experiments.sweeps.grid",
+    "fl_audit.experiments.sweeps.page",
+    "fl_audit.experiments.sweeps.sweep",
+    "fl_audit.released_model.star_estimate",
+    "fl_audit.report.mechanism_messages",
+    "fl_audit.statistics.lower_bounds",
+    "fl_audit.strategies.black_box.scenarios",
+    "fl_audit.verdict.family",
+    "fl_audit.verdict.noise_estimate",
+    "fl_audit.verdict.verdict",
+)
+
 if TYPE_CHECKING:
     from fl_audit.audits.canaries import bounds as bounds
     from fl_audit.audits.canaries import live_audit as live_audit
@@ -18,7 +57,10 @@ if TYPE_CHECKING:
     from fl_audit.data import columns as columns
     from fl_audit.data import table_text as table_text
     from fl_audit.data import tables as tables
+    from fl_audit.experiments.comparisons import figure as figure
     from fl_audit.experiments.exports import trackers as trackers
+    from fl_audit.experiments.figures import guarantee as guarantee
+    from fl_audit.experiments.figures import paths as paths
     from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
     from fl_audit.experiments.runs import data_warnings as data_warnings
@@ -33,6 +75,7 @@ if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster import access as access
     from fl_audit.experiments.runs.config import settings_reference as settings_reference
     from fl_audit.experiments.sweeps import grid as grid
+    from fl_audit.experiments.sweeps import page as page
     from fl_audit.experiments.sweeps import sweep as sweep
     from fl_audit.released_model import star_estimate as star_estimate
     from fl_audit.report import mechanism_messages as mechanism_messages
@@ -41,44 +84,5 @@ if TYPE_CHECKING:
     from fl_audit.verdict import family as family
     from fl_audit.verdict import noise_estimate as noise_estimate
     from fl_audit.verdict import verdict as verdict
-
-PLACES = {
-    "access": "fl_audit.experiments.runs.cluster.access",
-    "bounds": "fl_audit.audits.canaries.bounds",
-    "columns": "fl_audit.data.columns",
-    "comparison_figure": "fl_audit.experiments.comparisons.figure",
-    "data_warnings": "fl_audit.experiments.runs.data_warnings",
-    "family": "fl_audit.verdict.family",
-    "figure_paths": "fl_audit.experiments.figures.paths",
-    "first_screen": "fl_audit.audits.page.first_screen",
-    "grid": "fl_audit.experiments.sweeps.grid",
-    "guarantee_figures": "fl_audit.experiments.figures.guarantee",
-    "live_audit": "fl_audit.audits.canaries.live_audit",
-    "live_page": "fl_audit.audits.canaries.live_page",
-    "lower_bounds": "fl_audit.statistics.lower_bounds",
-    "mechanism_messages": "fl_audit.report.mechanism_messages",
-    "new_config": "fl_audit.experiments.runs.new_config",
-    "noise_estimate": "fl_audit.verdict.noise_estimate",
-    "observer_store": "fl_audit.audits.canaries.observer_store",
-    "papers": "fl_audit.experiments.reproductions.papers",
-    "plan": "fl_audit.experiments.runs.plan",
-    "replay": "fl_audit.experiments.runs.replay",
-    "report_files": "fl_audit.audits.page.report_files",
-    "reproduce": "fl_audit.experiments.reproductions.reproduce",
-    "run": "fl_audit.experiments.runs.run",
-    "run_check": "fl_audit.experiments.runs.run_check",
-    "scenarios": "fl_audit.strategies.black_box.scenarios",
-    "settings_reference": "fl_audit.experiments.runs.config.settings_reference",
-    "star_estimate": "fl_audit.released_model.star_estimate",
-    "statement": "fl_audit.experiments.runs.statement",
-    "stored_run": "fl_audit.experiments.runs.stored_run",
-    "sweep": "fl_audit.experiments.sweeps.sweep",
-    "sweep_page": "fl_audit.experiments.sweeps.page",
-    "table_text": "fl_audit.data.table_text",
-    "tables": "fl_audit.data.tables",
-    "trackers": "fl_audit.experiments.exports.trackers",
-    "verdict": "fl_audit.verdict.verdict",
-    "without_privacy": "fl_audit.experiments.runs.without_privacy",
-}
-
-__getattr__ = late_modules(__name__, PLACES)
+else:
+    __getattr__ = late_modules(__name__, PLACES)

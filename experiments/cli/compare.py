@@ -35,7 +35,7 @@ def compare(
     """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*."""
     found = rows(runs)
     if plot is not None:
-        late.figure_paths.save_figure(late.comparison_figure.comparison_figure(found), plot)
+        late.paths.save_figure(late.figure.comparison_figure(found), plot)
     if as_json:
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return

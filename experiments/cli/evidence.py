@@ -154,7 +154,7 @@ def epsilon_star(
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        late.figure_paths.require_figure_path(plot)
+        late.paths.require_figure_path(plot)
     names = columns_for(column)
     member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
@@ -162,8 +162,8 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
-        late.figure_paths.save_figure(
-            late.guarantee_figures.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
+        late.paths.save_figure(
+            late.guarantee.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
         )
     if as_json:
         print_json(_estimate_json(found))

@@ -217,7 +217,7 @@ def _answer(
     if beside:
         print(beside, file=sys.stderr if as_json else sys.stdout)
     if plot is not None:
-        late.figure_paths.save_figure(late.guarantee_figures.guarantee_figure(best.guarantee), plot, dpi=150)
+        late.paths.save_figure(late.guarantee.guarantee_figure(best.guarantee), plot, dpi=150)
         if not as_json:
             print(f"figure: {plot}")
 

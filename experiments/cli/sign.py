@@ -1,10 +1,11 @@
 """The commands about signed statements: sign and verify."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fl_audit.errors import InputError
+from fl_audit.errors import require
 from fl_audit.experiments import late
 from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
 from fl_audit.experiments.names import VIOLATED
@@ -96,7 +97,5 @@ def _faults(found: "Verified") -> list[str]:
 
 
 def _require_library() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise InputError("signatures need the package cryptography: pip install 'fl-audit[sign]' brings it") from None
+    needed = "signatures need the package cryptography: pip install 'fl-audit[sign]' brings it"
+    require(find_spec("cryptography") is not None, needed)

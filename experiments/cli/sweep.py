@@ -91,14 +91,14 @@ def _all_points(
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
     with atomic_file(directory / "sweep.html") as file:
-        file.write_text(late.sweep_page.sweep_page(found, title), encoding="utf-8")
+        file.write_text(late.page.sweep_page(found, title), encoding="utf-8")
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
         claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
         rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (counted, f"{late.sweep_page.STAR_CAUTION}{late.sweep_page.chance_text(found)}")
+    notes = (counted, f"{late.page.STAR_CAUTION}{late.page.chance_text(found)}")
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
