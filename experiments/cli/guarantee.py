@@ -22,22 +22,9 @@ from fl_audit.experiments.cli.options import (
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.privacy import defaults
-from fl_audit.privacy.accounting import exact_accountant
-from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
-from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy import late as late_privacy
 from fl_audit.privacy.ledger import LedgerLine
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
-from fl_audit.privacy.targets import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    NoiseMultiplierTarget,
-    ReconstructionTarget,
-    SinglingOutTarget,
-    one_target,
-)
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.report.formatting import plural
 
@@ -122,16 +109,17 @@ def calibrate(
     asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
     asked |= {"singling-out": singling_out, "population-share": population_share}
-    target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
+    target = late_privacy.targets.one_target(asked, "--")
+    events = late_privacy.events.gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
-        claim = Claim(neighbours, events, delta, prior, name, chosen_by)
-        noise = noise_multiplier_for(target, claim)
-        guarantee = derive_guarantee(claim.with_noise(noise))
+        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
+        noise = late_privacy.calibration.noise_multiplier_for(target, claim)
+        guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+        if sampling_rate < 1 and noise == late_privacy.calibration.SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -184,11 +172,12 @@ def account(
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
-    neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
+    neighbours, events = terms.adjacency, late_privacy.events.gaussian_rounds(noise, terms.rounds, sampling_rate)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
-        guarantee = derive_guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
+        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
+        guarantee = late_privacy.guarantee.derive_guarantee(claim)
         return _Row(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
@@ -206,7 +195,7 @@ def _answer(
     beside: str = "",
 ) -> None:
     """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
-    exact = exact_accountant(events)
+    exact = late_privacy.accounting.exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
@@ -229,17 +218,17 @@ def _noise(guarantee: "Guarantee") -> float:
 
 def _said(target: "Target") -> str:
     match target:
-        case BeliefTarget(belief):
+        case late_privacy.targets.BeliefTarget(belief):
             return f"a belief of at most {belief:g}"
-        case AdvantageTarget(advantage):
+        case late_privacy.targets.AdvantageTarget(advantage):
             return f"an advantage of at most {advantage:g}"
-        case EpsilonTarget(epsilon):
+        case late_privacy.targets.EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
-        case ReconstructionTarget(probability, candidates):
+        case late_privacy.targets.ReconstructionTarget(probability, candidates):
             return f"at most {probability:g} to name the right one of {candidates} records"
-        case SinglingOutTarget(probability, share):
+        case late_privacy.targets.SinglingOutTarget(probability, share):
             return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
-        case NoiseMultiplierTarget(noise):
+        case late_privacy.targets.NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:
             assert_never(target)
