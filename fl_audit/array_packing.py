@@ -71,7 +71,7 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
     Matrix products depend on the alignment in their last bits.
     """
-    import torch
+    import torch  # a client of somebody's app packs arrays without it
 
     owned = torch.from_numpy(np.empty(0, values.dtype)).new_empty(values.shape)
     np.copyto(owned.numpy(), values)

@@ -5,6 +5,8 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable
 
+import scipy
+
 from fl_audit.errors import require
 
 _LARGEST = 1e12
@@ -134,12 +136,9 @@ def falling_root(
     """
     if gap(0.0) <= 0:
         return 0.0
-    # Its import takes longer than most commands, which do not come here.
-    from scipy.optimize import brentq
-
     while high < most and gap(high) > 0:
         high *= 2
-    return float(brentq(gap, 0.0, high, xtol=xtol, rtol=rtol))
+    return float(scipy.optimize.brentq(gap, 0.0, high, xtol=xtol, rtol=rtol))
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:

@@ -3,11 +3,18 @@ trials.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
+
+_identity: Any = None
+with suppress(ModuleNotFoundError):  # before 1.38 Flower has none
+    from flwr.supercore.task_identity import TaskIdentity
+
+    _identity = TaskIdentity
 
 RUN_ID, FIRST_NODE = 1, 2  # the run of a room, and the node of its first client
 _SERVER = 1
@@ -41,12 +48,9 @@ def make_messages_for(run: int, node: int) -> None:
     run, node
         Number of the run, and of the node.
     """
-    try:
-        from flwr.supercore.task_identity import TaskIdentity
-    except ModuleNotFoundError:
-        return
     # Flower lets nobody make a message who is no task of a run.
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, node
+    if _identity is not None:
+        _identity.task_id, _identity.run_id, _identity.node_id = 1, run, node
 
 
 class MessageRecorder(Protocol):

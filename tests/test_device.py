@@ -6,9 +6,10 @@ import pytest
 import torch
 from small_audits import MakePlan
 
-from fl_audit.device import Device, settle_device
+from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.torch_device import settle_device
 
 
 @pytest.fixture(autouse=True)

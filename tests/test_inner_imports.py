@@ -2,15 +2,20 @@
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from fl_audit.experiments import late
 from fl_audit.experiments.cli.main import Commands, app
 
 ROOT = Path(__file__).parents[1]
-MOST = 201
+MOST = 21
 """Imports inside functions; the number may only fall."""
 
 
@@ -39,6 +44,46 @@ def test_imports_inside_functions_become_no_more() -> None:
     found = {path: len(lines) for path in _sources() if (lines := _inner_imports(path))}
     assert len(found) > 10, "sources are found"
     assert sum(found.values()) <= MOST, sorted((count, str(path)) for path, count in found.items())[-10:]
+
+
+def test_each_import_inside_a_function_has_its_reason_beside_it() -> None:
+    """In a comment on its line, or on one of the lines above it in the same block."""
+    silent = []
+    for path in _sources():
+        lines = path.read_text().splitlines()
+        for number in _inner_imports(path):
+            above = takewhile(lambda line: line.strip() and not line.endswith(":"), reversed(lines[: number - 1]))
+            if not any("  # " in line or line.lstrip().startswith("# ") for line in (lines[number - 1], *above)):
+                silent.append(f"{path.relative_to(ROOT)}:{number}")
+    assert silent == []
+
+
+LATE = [path for path in _sources() if path.name == "late.py"]
+
+
+@pytest.mark.parametrize("path", LATE, ids=lambda path: path.parent.name)
+def test_modules_that_are_imported_late_are_those_that_type_checkers_see(path: Path) -> None:
+    (places,) = (
+        ast.literal_eval(one.value)
+        for one in ast.parse(path.read_text()).body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "PLACES"
+    )
+    seen = [
+        f"{one.module}.{name.name}"
+        for one in ast.walk(ast.parse(path.read_text()))
+        if isinstance(one, ast.ImportFrom) and one.module != "fl_audit.late_modules"
+        for name in one.names
+        if name.asname
+    ]
+    assert sorted(places) == sorted(seen)
+    assert len({place.rpartition(".")[2] for place in places}) == len(places)
+    assert all(find_spec(module) is not None for module in places)
+
+
+def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> None:
+    assert late.paths is import_module("fl_audit.experiments.figures.paths")
+    with pytest.raises(AttributeError, match="no attribute 'misspelt'"):
+        late.misspelt  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_list_of_commands_says_what_their_own_help_begins_with() -> None:

@@ -1,21 +1,20 @@
 """The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time.
 
-This module is the program of that process, too.
+The program of that process is `review_program`.
 """
 
 import shutil
 import site
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.black_box.isolated_process import answer, run_isolated, temporary_directory
+from fl_audit.experiments.black_box.isolated_process import run_isolated, temporary_directory
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX
 
+_PROGRAM = "fl_audit.experiments.black_box.review_program"
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = {
@@ -51,7 +50,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
         asked = {"out": out and str(out.absolute()), "wishes": asdict(wishes)}
         with (place / "log").open("wb") as log:
-            found, ended, is_late = run_isolated(__name__, asked, place, wishes.seconds, copy, _environment(place), log)
+            found, ended, is_late = run_isolated(_PROGRAM, asked, place, wishes.seconds, copy, _environment(place), log)
         last = _last_line(place)
     if found is None and is_late:
         raise InputError(
@@ -90,38 +89,3 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
 def _last_line(place: Path) -> str:
     lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-
-
-_REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
-
-
-def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse what would leave this machine; sockets of its own are files."""
-    if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
-        raise ConnectionError("a review has no network")
-
-
-def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Review the app of the working directory as a request asks, in this process."""
-    from fl_audit.experiments.black_box.page import write_page
-    from fl_audit.strategies.review.review import review
-    from fl_audit.strategies.review.review_messages import found_in, headline, review_json, screen
-
-    sys.addaudithook(_without_network)
-    done = review(
-        Path.cwd(),
-        ReviewOptions(**asked["wishes"]),
-        lambda said: print(said, file=sys.stderr, flush=True),
-        lambda so_far: tell(review_json(so_far)),
-    )
-    values = review_json(done)
-    if asked["out"]:
-        results = [result for result in (done.result, done.beside) if result is not None]
-        held = [(result, found_in(result)) for result in results]
-        path = write_page(done.app, done.verdict, headline(done), screen(done), held, values, Path(asked["out"]))
-        values["report"] = str(path)
-    return values
-
-
-if __name__ == "__main__":
-    answer(_review)

@@ -1,22 +1,17 @@
 """The process of `fl-audit strategy`: the factory and the trials run in one of their own, and this one tells of them.
 
-This module is the program of that process, too.
+The program of that process is `strategy_program`.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fl_audit.errors import InputError, choice
-from fl_audit.experiments.black_box.isolated_process import answer, wished_apart
-from fl_audit.user_modules import search_last
+from fl_audit.errors import InputError
+from fl_audit.experiments.black_box.isolated_process import wished_apart
 
-if TYPE_CHECKING:
-    from fl_audit.audits.black_box.claim_audit import ClaimAudit
-    from fl_audit.audits.black_box.findings import Finding
-
+_PROGRAM = "fl_audit.experiments.black_box.strategy_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
 
 
@@ -59,7 +54,7 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
         If the input is wrong, or the process ended without a word.
     """
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
-    found, ended, _ = wished_apart(__name__, wishes, out, seconds, is_quiet=False)
+    found, ended, _ = wished_apart(_PROGRAM, wishes, out, seconds, is_quiet=False)
     if found is None:
         raise InputError(
             f"the process that plays trials against {wishes.factory} {ended}, before any trial was judged: accepted is "
@@ -71,73 +66,3 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
         found["result"]["stopped_early"] = early
         found["lines"].append(f"* Stopped early: {early}.")
     return found
-
-
-def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """Hold a strategy to its claim here, and return what `held_apart` does.
-
-    Parameters
-    ----------
-    asked, tell
-        What `held_apart` asks; and what takes the answer so far.
-    """
-    from fl_audit.adjacency import Adjacency
-    from fl_audit.audits.black_box.claim import StatedClaim
-    from fl_audit.audits.black_box.claim_audit import QUICK
-    from fl_audit.audits.black_box.findings import findings, result_json
-    from fl_audit.privacy.names import NoiseOver
-    from fl_audit.strategies.black_box.audited_system import system_of
-    from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
-    from fl_audit.strategies.black_box.trial_runner import audit_system
-
-    wishes = StrategyOptions(**asked["wishes"])
-    neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)
-    over = choice(NoiseOver, "--noise-over", wishes.noise_over)
-    claim = StatedClaim(neighbours, wishes.epsilon, wishes.delta, wishes.noise_multiplier, wishes.rounds, over)
-    system = system_of(
-        wishes.factory, wishes.mods, wishes.clients, wishes.norm, wishes.is_clipped, wishes.observer
-    )  # fmt: skip
-
-    def values(result: "ClaimAudit", out: str | None = None) -> dict[str, Any]:
-        found, path = findings(result, WORDS, FIXES, PROVISOS), None
-        if out is not None:
-            from fl_audit.experiments.black_box.page import write_result
-
-            path = str(write_result(result, found, wishes.factory, Path(out)))
-        return {"result": result_json(result, found), "lines": _lines(result, found), "report": path}
-
-    result = audit_system(
-        system,
-        claim,
-        budget=QUICK if wishes.is_quick else None,
-        confidence=wishes.confidence,
-        seed=wishes.seed,
-        processes=wishes.processes,
-        exclude=wishes.exclude,
-        include=wishes.include,
-        seconds=math.inf if wishes.seconds is None else wishes.seconds,
-        keep=lambda so_far: tell(values(so_far)),
-    )
-    return values(result, asked["out"])
-
-
-def _lines(result: "ClaimAudit", found: "tuple[Finding, ...]") -> list[str]:
-    """Return what the console shows."""
-    from fl_audit.audits.black_box.findings import opening, refusal_words
-
-    lines = [opening(result)]
-    for finding in found:
-        if finding.attempt.is_broken:
-            lines.append(f"* {finding.cause}")
-        lines.append(f"* {finding.sentence}")
-        if finding.noise is not None:
-            lines.append(f"    {finding.noise.words}")
-        if finding.attempt.is_broken:
-            lines += [f"    {line}" for line in (*finding.attempt.lines, f"Usual fix: {finding.fix}")]
-    return lines + [f"* {said}" for said in refusal_words(result.refusals)]
-
-
-if __name__ == "__main__":
-    # A strategy of one's own is looked for where the user stands.
-    search_last(Path.cwd())
-    answer(held)

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.errors import choice
+from fl_audit.experiments import late
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
 from fl_audit.experiments.names import Engine
@@ -41,15 +42,14 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        from fl_audit.experiments.runs.plan import resolve
-        from fl_audit.experiments.runs.run_check import check_json, check_plan
+        resolve, check_plan = late.plan.resolve, late.run_check.check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(check_json(found))
+        options.print_json(late.run_check.check_json(found))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
@@ -61,8 +61,6 @@ def check(
 
 
 def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
-    from fl_audit.data.columns import column_lines
-
     plan, sizes = found.plan, found.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
@@ -73,7 +71,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
-        yield "Columns", "\n".join(column_lines(sizes.columns))
+        yield "Columns", "\n".join(late.columns.column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
     trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
@@ -91,15 +89,12 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
 
 
 def _guarantee(found: "Check") -> str:
-    from fl_audit.report.mechanism_messages import multiplied_text
-
     guarantee = found.plan.guarantee
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
-    multiplier, mechanism = guarantee.noise_multiplier, found.plan.public.mechanism
-    noise = (
-        "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied_text(mechanism)}; "
-    )
+    multiplier = guarantee.noise_multiplier
+    multiplied = late.mechanism_messages.multiplied_text(found.plan.public.mechanism)
+    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
     return (
         f"{noise}epsilon {number_text(guarantee.epsilon)} at delta {guarantee.delta:g} by {guarantee.accountant}, "
         f"neighbours: {guarantee.adjacency}, beliefs of at most {percent(guarantee.belief_bound)}, an advantage of at "
@@ -109,7 +104,6 @@ def _guarantee(found: "Check") -> str:
 
 
 def _findable(found: "Check") -> str:
-
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
@@ -120,12 +114,9 @@ def _findable(found: "Check") -> str:
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    from fl_audit.verdict.family import DETECTION_POWER
-    from fl_audit.verdict.noise_estimate import BREACH
-
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
-    breach = f"a breach of {BREACH:g} times the guarantee that lies in the size of the noise alone"
+    breach = f"a breach of {late.noise_estimate.BREACH:g} times the guarantee that lies in the size of the noise alone"
     if limits.trials_needed is None:
         enough = f"No number of trials finds {breach}: the verdict can only be inconclusive"
     else:
@@ -134,8 +125,8 @@ def _findable(found: "Check") -> str:
         enough = f"{needed} {breach}{verdict}"
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
-        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
-        f"{_findable_signal(found)}"
+        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {late.family.DETECTION_POWER:g}. "
+        f"{enough}{_findable_signal(found)}"
     )
 
 
@@ -143,9 +134,6 @@ def _findable_signal(found: "Check") -> str:
     """Return how often the record could count unseen, in sentences, to follow others."""
     if (signal := found.signal) is None:
         return ""
-    from fl_audit.report.formatting import number_text, plural
-    from fl_audit.verdict.noise_estimate import BREACH
-
     said = (
         f". They find a record that counts {number_text(signal.limit, 3)} times, if what it contributes is as long as "
         "the clipping norm"
@@ -153,11 +141,11 @@ def _findable_signal(found: "Check") -> str:
     if signal.trials_needed is None or signal.conclusive:
         return said
     trials = f"{plural(signal.trials_needed, 'trial')} {'finds' if signal.trials_needed == 1 else 'find'}"
-    return f"{said}. {trials} one that counts {BREACH:g} times, so with fewer the verdict is inconclusive"
+    one = f"one that counts {late.noise_estimate.BREACH:g} times"
+    return f"{said}. {trials} {one}, so with fewer the verdict is inconclusive"
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:
-
     where = f"in {plural(probe.processes, 'process', 'processes')}"
     if engine is Engine.RAY:
         where += ", beside those of Ray itself"

@@ -8,7 +8,10 @@ from rich.table import Column, Table
 
 from fl_audit.atomic_files import atomic_file, read_summary
 from fl_audit.errors import InputError, choice
+from fl_audit.experiments import late
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
+from fl_audit.experiments.comparisons.rows import differences, rows
+from fl_audit.experiments.exports.badge import badge
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.verbosity import printable
 from fl_audit.report.formatting import SPACE, number_text, percent
@@ -31,14 +34,9 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*."""
-    from fl_audit.experiments.comparisons.rows import differences, rows
-
     found = rows(runs)
     if plot is not None:
-        from fl_audit.experiments.comparisons.figure import comparison_figure
-        from fl_audit.experiments.figures.paths import save_figure
-
-        save_figure(comparison_figure(found), plot)
+        late.paths.save_figure(late.figure.comparison_figure(found), plot)
     if as_json:
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return
@@ -49,8 +47,6 @@ def compare(
 
 def _print(found: "list[RunRow]") -> None:
     """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
-
-    from fl_audit.experiments.comparisons.rows import differences
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -121,22 +117,17 @@ def export(
     if choice(_Target, "--to", to) is _Target.BADGE:
         _write_badge(runs, Path(out))
         return
-    from fl_audit.experiments.exports.trackers import to_mlflow, to_tensorboard
-    from fl_audit.experiments.runs.stored_run import read_run
-
-    for run in [read_run(path) for path in runs]:
+    for run in [late.stored_run.read_run(path) for path in runs]:
         if to == _Target.TENSORBOARD:
-            print(f"tensorboard: {to_tensorboard(run, Path(out))}")
+            print(f"tensorboard: {late.trackers.to_tensorboard(run, Path(out))}")
         else:
-            print(f"mlflow: run {to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
+            print(f"mlflow: run {late.trackers.to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:
     """Draw the verdict of a run; its tables, which take a second to import, are not needed."""
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
-    from fl_audit.experiments.exports.badge import badge
-
     summary = read_summary(runs[0])
     with atomic_file(out) as file:
         file.write_text(badge(summary), encoding="utf-8")

@@ -4,9 +4,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from fl_audit.arrays import finite
 from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError, choice
+from fl_audit.experiments import late
 from fl_audit.experiments.cli.number_files import columns_for, read_numbers
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, switch
 from fl_audit.experiments.runs.progress import at_work
@@ -75,26 +78,26 @@ def bound(
     members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
-        from fl_audit.audits.canaries.bounds import one_run_bound
-
         # Unless one is named, those that hold for any mechanism.
         is_open = method is None and not as_json
         any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
         asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
-        of_canaries = [one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked]
+        of_canaries = [
+            late.bounds.one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked
+        ]
         if as_json:
             print_json(of_canaries[0].to_json())
         else:
             _print_one_run(of_canaries, f"{title} canaries of one run")
         return
-    from fl_audit.statistics.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
-
     if as_json or method is not None:
-        found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
+        found = [
+            late.lower_bounds.epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))
+        ]
     else:
-        found = list(applicable_bounds(members, others, delta, confidence))
+        found = list(late.lower_bounds.applicable_bounds(members, others, delta, confidence))
     if as_json:
-        print_json(bound_json(found[0]))
+        print_json(late.lower_bounds.bound_json(found[0]))
     else:
         _print(found, f"{title} members and {len(others)} non-members")
 
@@ -147,28 +150,21 @@ def epsilon_star(
     ] = None,
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
-    import numpy as np
-
-    from fl_audit.released_model.star_estimate import estimate_epsilon_star
-
     chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        from fl_audit.experiments.figures.paths import require_figure_path
-
-        require_figure_path(plot)
+        late.paths.require_figure_path(plot)
     names = columns_for(column)
     member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
-        found = estimate_epsilon_star(
+        found = late.star_estimate.estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
-        from fl_audit.experiments.figures.guarantee import epsilon_star_figure
-        from fl_audit.experiments.figures.paths import save_figure
-
-        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
+        late.paths.save_figure(
+            late.guarantee.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
+        )
     if as_json:
         print_json(_estimate_json(found))
         return

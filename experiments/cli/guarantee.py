@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import finite
 from fl_audit.errors import InputError, choice, require
+from fl_audit.experiments import late
+from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
     AdjacencyOption,
@@ -20,6 +22,8 @@ from fl_audit.experiments.cli.options import (
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.privacy import defaults
+from fl_audit.privacy import late as late_privacy
+from fl_audit.privacy.ledger import LedgerLine
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.report.formatting import plural
@@ -102,25 +106,20 @@ def calibrate(
 
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
     """
-    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import gaussian_rounds
-    from fl_audit.privacy.guarantee import derive_guarantee
-    from fl_audit.privacy.targets import one_target
-
     asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
     asked |= {"singling-out": singling_out, "population-share": population_share}
-    target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
+    target = late_privacy.targets.one_target(asked, "--")
+    events = late_privacy.events.gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
-        claim = Claim(neighbours, events, delta, prior, name, chosen_by)
-        noise = noise_multiplier_for(target, claim)
-        guarantee = derive_guarantee(claim.with_noise(noise))
+        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
+        noise = late_privacy.calibration.noise_multiplier_for(target, claim)
+        guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+        if sampling_rate < 1 and noise == late_privacy.calibration.SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -156,8 +155,6 @@ def account(
 
     --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
     """
-    from fl_audit.experiments.cli.ledger import account_ledger, real_noise
-
     terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
     if ledger is None or any(value is not None for value in given.values()):
         missing = [repr(flag) for flag, value in given.items() if value is None]
@@ -174,17 +171,13 @@ def account(
     assert terms is not None, "asked for above"
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import gaussian_rounds
-    from fl_audit.privacy.guarantee import derive_guarantee
-    from fl_audit.privacy.ledger import LedgerLine
-
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
-    neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
+    neighbours, events = terms.adjacency, late_privacy.events.gaussian_rounds(noise, terms.rounds, sampling_rate)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
-        guarantee = derive_guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
+        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
+        guarantee = late_privacy.guarantee.derive_guarantee(claim)
         return _Row(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
@@ -202,9 +195,7 @@ def _answer(
     beside: str = "",
 ) -> None:
     """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
-    from fl_audit.privacy.accounting import exact_accountant
-
-    exact = exact_accountant(events)
+    exact = late_privacy.accounting.exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
@@ -215,10 +206,7 @@ def _answer(
     if beside:
         print(beside, file=sys.stderr if as_json else sys.stdout)
     if plot is not None:
-        from fl_audit.experiments.figures.guarantee import guarantee_figure
-        from fl_audit.experiments.figures.paths import save_figure
-
-        save_figure(guarantee_figure(best.guarantee), plot, dpi=150)
+        late.paths.save_figure(late.guarantee.guarantee_figure(best.guarantee), plot, dpi=150)
         if not as_json:
             print(f"figure: {plot}")
 
@@ -229,27 +217,18 @@ def _noise(guarantee: "Guarantee") -> float:
 
 
 def _said(target: "Target") -> str:
-    from fl_audit.privacy.targets import (
-        AdvantageTarget,
-        BeliefTarget,
-        EpsilonTarget,
-        NoiseMultiplierTarget,
-        ReconstructionTarget,
-        SinglingOutTarget,
-    )
-
     match target:
-        case BeliefTarget(belief):
+        case late_privacy.targets.BeliefTarget(belief):
             return f"a belief of at most {belief:g}"
-        case AdvantageTarget(advantage):
+        case late_privacy.targets.AdvantageTarget(advantage):
             return f"an advantage of at most {advantage:g}"
-        case EpsilonTarget(epsilon):
+        case late_privacy.targets.EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
-        case ReconstructionTarget(probability, candidates):
+        case late_privacy.targets.ReconstructionTarget(probability, candidates):
             return f"at most {probability:g} to name the right one of {candidates} records"
-        case SinglingOutTarget(probability, share):
+        case late_privacy.targets.SinglingOutTarget(probability, share):
             return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
-        case NoiseMultiplierTarget(noise):
+        case late_privacy.targets.NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:
             assert_never(target)

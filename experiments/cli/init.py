@@ -14,6 +14,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import atomic_file
 from fl_audit.data.names import AcrossClients, RecordAxes
 from fl_audit.errors import InputError, expanded_path, require, require_number
+from fl_audit.experiments import late
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
     DataDirOption,
@@ -101,8 +102,6 @@ def init(
     for word in missing or []:
         is_list = word.startswith("[") and word.endswith("]")
         require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-    from fl_audit.experiments.runs.new_config import ConfigRequest, config_or_remedies
-
     if skip_lines is not None:
         require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
     how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
@@ -125,9 +124,11 @@ def init(
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
-    wishes = ConfigRequest(data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy)
+    wishes = late.new_config.ConfigRequest(
+        data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy
+    )
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = config_or_remedies(wishes, place)
+        text, notes = late.new_config.config_or_remedies(wishes, place)
     with atomic_file(file) as written:
         written.write_text(text, encoding="utf-8")
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
@@ -136,16 +137,13 @@ def init(
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return data and label, with what no option says asked for, where somebody is there."""
-    from fl_audit.data.tables import column_names
-    from fl_audit.experiments.runs.new_config import data_name, in_options
-
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
-    if data_name(data) == "csv" and label is None and is_asking():
-        with in_options():
-            header = column_names(expanded_path(data), written)
+    if late.new_config.data_name(data) == "csv" and label is None and is_asking():
+        with late.new_config.in_options():
+            header = late.tables.column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 

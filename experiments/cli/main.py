@@ -12,6 +12,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.cli.options import LazyGroup, option, switch
 from fl_audit.experiments.names import STOPPED, WRONG_INPUT
+from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import search_last
 
 _STATUSES = """\b
@@ -137,8 +138,6 @@ def _fail(message: str, status: int) -> NoReturn:
 
 def guarded(command: Callable[[], object]) -> None:
     """Turn what a user or a federation did wrong into one line; other errors keep their traceback."""
-    from fl_audit.strategies.errors import FederationError
-
     try:
         command()
     except InputError as error:

@@ -16,6 +16,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
+from fl_audit.experiments import late
 from fl_audit.experiments.names import Engine
 from fl_audit.privacy.names import NoiseOver
 
@@ -139,12 +140,10 @@ def print_json(values: object) -> None:
 
 def complete_setting(incomplete: str) -> list[str]:
     """Return the settings, or the values of one, that a `section.key=value` may go on with."""
-    from fl_audit.experiments.runs.config.settings_reference import settings
-
     key, equals, value = incomplete.partition("=")
     if not equals:
-        return [f"{one.key}=" for one in settings() if one.key.startswith(key)]
-    words = next((one.choices or () for one in settings() if one.key == key), ())
+        return [f"{one.key}=" for one in late.settings_reference.settings() if one.key.startswith(key)]
+    words = next((one.choices or () for one in late.settings_reference.settings() if one.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
 
 

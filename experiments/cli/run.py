@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fl_audit.data.catalogue import load_source
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.experiments import late
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.options import option, switch
@@ -88,9 +90,7 @@ def run(
 
 
 def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
-    from fl_audit.verdict.verdict import Verdict
-
-    if is_failure and contents.summary["verdict"] == Verdict.VIOLATED:
+    if is_failure and contents.summary["verdict"] == late.verdict.Verdict.VIOLATED:
         raise typer.Exit(VIOLATED)
 
 
@@ -100,9 +100,7 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
     """
     require_run(directory)
-    from fl_audit.experiments.runs.replay import replay as recompute
-
-    result = recompute(directory)
+    result = late.replay.replay(directory)
     found = result.agreement(directory)
     if as_json:
         rows = {
@@ -137,7 +135,7 @@ def report(
         if place is not None:
             require_run(place)
     with at_work("getting ready"):
-        from fl_audit.experiments.runs.run import rebuild_report
+        rebuild_report = late.run.rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
@@ -146,16 +144,12 @@ def report(
 
 def _tell_data(plan: "AuditPlan") -> None:
     """Say what became of the records and columns of a table, and what to look at in whatever data there are."""
-    from fl_audit.data.catalogue import load_source
-    from fl_audit.data.columns import column_lines
-    from fl_audit.experiments.runs.data_warnings import data_warnings_of
-
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
-    for line in column_lines(source.columns):
+    for line in late.columns.column_lines(source.columns):
         print(f"column {line}")
-    for caution in data_warnings_of(plan):
+    for caution in late.data_warnings.data_warnings_of(plan):
         print(f"look at: {caution.text}")
 
 
@@ -164,14 +158,11 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    from fl_audit.audits.page.first_screen import summary_table
-
-    console().print(summary_table(contents))
+    console().print(late.first_screen.summary_table(contents))
     _tell_report(directory)
 
 
 def _tell_report(directory: Path) -> None:
-    from fl_audit.audits.page.report_files import hindrance
-
+    hindrance = late.report_files.hindrance()
     print(f"report: {directory / 'report.html'}")
-    print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")
+    print(f"no PDF was written: {hindrance}" if hindrance else f"the same as PDF: {directory / 'report.pdf'}")

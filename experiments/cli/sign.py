@@ -1,10 +1,12 @@
 """The commands about signed statements: sign and verify."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fl_audit.errors import InputError
+from fl_audit.errors import require
+from fl_audit.experiments import late
 from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
 from fl_audit.experiments.names import VIOLATED
 
@@ -28,13 +30,11 @@ def sign(
     It proves who states what, and no more.
     """
     _require_library()
-    from fl_audit.experiments.runs import statement
-
-    found = statement.sign(directory, key, statement.Signer(name, role), new_key)
+    found = late.statement.sign(directory, key, late.statement.Signer(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
-    print(f"signed: {directory / statement.STATEMENT}, {len(found.statement['subject'])} files")
+    print(f"signed: {directory / late.statement.STATEMENT}, {len(found.statement['subject'])} files")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
@@ -52,9 +52,7 @@ def verify(
     Without --key nothing says whose key it is.
     """
     _require_library()
-    from fl_audit.experiments.runs import statement
-
-    found = statement.verify(directory, key)
+    found = late.statement.verify(directory, key)
     predicate, faults = found.statement["predicate"], _faults(found)
     if as_json:
         print_json(
@@ -99,7 +97,5 @@ def _faults(found: "Verified") -> list[str]:
 
 
 def _require_library() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise InputError("signatures need the package cryptography: pip install 'fl-audit[sign]' brings it") from None
+    needed = "signatures need the package cryptography: pip install 'fl-audit[sign]' brings it"
+    require(find_spec("cryptography") is not None, needed)

@@ -6,7 +6,11 @@ from typing import Annotated
 import typer
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import choice, require, require_number
+from fl_audit.experiments import late
+from fl_audit.experiments.black_box import strategy_process
+from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.cli.options import (
     AdjacencyOption,
     JsonOption,
@@ -20,6 +24,7 @@ from fl_audit.experiments.cli.options import (
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.names import NoiseOver
+from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
 
 NoiseOption = Annotated[
@@ -78,25 +83,23 @@ def strategy(
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
-    from fl_audit.audits.black_box.claim import StatedClaim
-    from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held_apart
-    from fl_audit.strategies.black_box.scenarios import BY_NAME
-
     for flag, trials in (("--exclude", exclude), ("--include", include)):
         for name in trials or []:
-            require(name in BY_NAME, f"{flag} {name!r}: accepted are {', '.join(BY_NAME)}")
+            require(
+                name in late.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {', '.join(late.scenarios.BY_NAME)}"
+            )
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
     require_number("--processes", processes, "whole numbers from 1")
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
-    wishes = StrategyOptions(
+    wishes = strategy_process.StrategyOptions(
         factory, str(neighbours), claim_epsilon, claim_delta, claim_noise_multiplier, str(over), rounds, clients,
         clipping_norm, not trust_client_clipping, tuple(mod or ()), observer, tuple(exclude or ()),
         None if include is None else tuple(include), confidence, quick, processes, seconds, seed,
     )  # fmt: skip
     with at_work(f"trials against {factory}"):
-        found = held_apart(wishes, out)
+        found = strategy_process.held_apart(wishes, out)
     if as_json:
         print_json(found["result"])
         return
@@ -145,9 +148,6 @@ def review(
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
-    from fl_audit.experiments.black_box.review_process import reviewed
-    from fl_audit.strategies.review.options import ReviewOptions
-
     over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
         claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not trust_client_clipping,
@@ -180,17 +180,12 @@ def live(
     as_json: JsonOption = False,
 ) -> None:
     """Say what the canaries of a running or finished training certify."""
-    from fl_audit.audits.canaries.live_audit import measure_live
-    from fl_audit.audits.canaries.observer_store import seed_in
-
-    numbers = measure_live(directory, seed_in(coins), confidence, finished)
+    numbers = late.live_audit.measure_live(directory, late.observer_store.seed_in(coins), confidence, finished)
     if as_json:
         print_json(numbers.to_json())
     else:
-        from fl_audit.audits.canaries.live_page import live_lines, write_live_page
-
-        for line in live_lines(numbers):
+        for line in late.live_page.live_lines(numbers):
             print(line)
-        print(f"report: {write_live_page(numbers, out or directory / 'report.html')}")
+        print(f"report: {late.live_page.write_live_page(numbers, out or directory / 'report.html')}")
     if fail_on_violation and numbers.verdict == "violated":
         raise typer.Exit(VIOLATED)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import choice
+from fl_audit.experiments import late
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
 from fl_audit.experiments.cli.options import argument, option, switch
@@ -16,6 +17,7 @@ from fl_audit.experiments.runs.progress import runs_progress_bar
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.terminal import print_table
 from fl_audit.experiments.verbosity import is_quiet, printable
+from fl_audit.released_model.methods import cuts_text
 from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:
@@ -54,15 +56,12 @@ def sweep(
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
-    from fl_audit.experiments.runs.engines import RayOptions
-    from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
-
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"
 
     def way_on() -> list[str] | None:
-        if not (directory / RUNS).is_dir():
+        if not (directory / late.sweep.RUNS).is_dir():
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
@@ -72,33 +71,34 @@ def sweep(
         return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):
-        found = run_sweep(points, directory, RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen)
+        found = late.sweep.run_sweep(
+            points, directory, late.access.RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen
+        )
     _show(found, directory, title)
 
 
 def _all_points(
     config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
 ) -> "tuple[Point, ...]":
-    from fl_audit.experiments.sweeps.grid import baselines, grid, parse_axis
-
     values = load_values(config, overrides, str(data_dir) if data_dir else None)
-    points = grid(values, [parse_axis(text) for text in over])
-    return points + baselines(values, [parse_axis(text) for text in baseline_over]) if baseline_over else points
+    points = late.grid.grid(values, [late.grid.parse_axis(text) for text in over])
+    return (
+        points + late.grid.baselines(values, [late.grid.parse_axis(text) for text in baseline_over])
+        if baseline_over
+        else points
+    )
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    from fl_audit.experiments.sweeps.page import STAR_CAUTION, chance_text, fit_text, sweep_page
-    from fl_audit.released_model.methods import cuts_text
-
     with atomic_file(directory / "sweep.html") as file:
-        file.write_text(sweep_page(found, title), encoding="utf-8")
+        file.write_text(late.page.sweep_page(found, title), encoding="utf-8")
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
         claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
         rows.append((str(row.settings), claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (counted, fit_text(found), f"{STAR_CAUTION}{chance_text(found)}")
+    notes = (counted, late.page.fit_text(found), f"{late.page.STAR_CAUTION}{late.page.chance_text(found)}")
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
@@ -128,13 +128,10 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    from fl_audit.experiments.reproductions.papers import Context, Extent
-    from fl_audit.experiments.reproductions.reproduce import reproduce as compute
-
-    extent = Extent.QUICK if quick else Extent.FULL
+    extent = late.papers.Extent.QUICK if quick else late.papers.Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = Context(
+    context = late.papers.Context(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
     )  # fmt: skip
@@ -144,7 +141,7 @@ def reproduce(
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with goes_on_with(way_on):
-        paper, made, page = compute(name, context)
+        paper, made, page = late.reproduce.reproduce(name, context)
     rows = []
     for item, result in made.results:
         computed, differing = result.computed

@@ -5,9 +5,14 @@ from typing import Annotated
 
 import typer
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require_number
+from fl_audit.experiments.black_box.training_process import TrainingWishes, training_apart
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, switch
 from fl_audit.experiments.names import VIOLATED
+from fl_audit.experiments.runs.progress import at_work
+from fl_audit.privacy.ledger import LedgerLine, add_to_ledger
+from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.user_modules import require_named
 
 
@@ -45,9 +50,6 @@ def training(
         require_number("--claim-epsilon", claim_epsilon, "numbers above 0")
     if claim_delta is not None:
         require_number("--claim-delta", claim_delta, "numbers above 0 and below 1")
-    from fl_audit.experiments.black_box.training_process import TrainingWishes, training_apart
-    from fl_audit.experiments.runs.progress import at_work
-
     wishes = TrainingWishes(
         function, data, model, rounds, calls, claim_epsilon, claim_delta, records_per_user, 60 * minutes
     )  # fmt: skip
@@ -69,10 +71,6 @@ def training(
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
     """Add the steps that a training really took to a ledger."""
-    from fl_audit.adjacency import Adjacency
-    from fl_audit.privacy.ledger import LedgerLine, add_to_ledger
-    from fl_audit.privacy.terms import TrainingTerms
-
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = TrainingTerms(

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments.runs.stored_run import Run
@@ -111,9 +112,7 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
     InputError
         If the package is missing, or the run is there already.
     """
-    from matplotlib.image import imread
-
-    try:
+    try:  # an extra, which an installation may lack
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("tensorboard is not installed: install it with pip install 'fl-audit[tensorboard]'") from None
@@ -149,17 +148,17 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
     InputError
         If the package is missing, or MLflow refuses.
     """
-    try:
-        import mlflow
+    try:  # an extra, which an installation may lack
+        from mlflow import MlflowClient, entities
     except ImportError:
         raise InputError("mlflow is not installed: install it with pip install 'fl-audit[mlflow]'") from None
     _require_answer(tracking_uri)
     try:
-        client = mlflow.MlflowClient(tracking_uri=tracking_uri)
+        client = MlflowClient(tracking_uri=tracking_uri)
         found = client.get_experiment_by_name(experiment)
         place = client.create_experiment(experiment) if found is None else found.experiment_id
         begun = client.create_run(place, run_name=run.path.resolve().name).info.run_id
-        _log(client, begun, run)
+        _log(client, entities, begun, run)
         client.set_terminated(begun)
     except Exception as error:  # the stores of MLflow raise exceptions of their own libraries too
         raise InputError(f"MLflow at {tracking_uri} refused: {first_line(error)}") from error
@@ -192,14 +191,11 @@ def _require_answer(tracking_uri: str) -> None:
         ) from error
 
 
-def _log(client: "object", begun: str, run: Run) -> None:
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Param, RunTag
-
-    assert isinstance(client, MlflowClient)
-    parameters = [Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
-    metrics = [Metric(name, value, 0, step) for name, value, step in _numbers(run)]
-    tags = [RunTag("verdict", str(run.verdict)), RunTag("scope", str(run.summary["scope"]))]
+def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
+    """Write what a run has through a client of MLflow, whose package has the entities."""
+    parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
+    metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
+    tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]
     # One call takes at most 1000 metrics and 100 parameters.
     for start in range(0, len(metrics), 900):
         client.log_batch(begun, metrics=metrics[start : start + 900])

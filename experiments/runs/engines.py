@@ -18,6 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fl_audit.device import Device
 from fl_audit.experiments.names import Engine as Engine
+from fl_audit.experiments.runs.cluster import late
 from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
 from fl_audit.experiments.runs.cluster.access import ray_for, usable_cores
 from fl_audit.experiments.verbosity import settle_flower
@@ -25,8 +26,6 @@ from fl_audit.experiments.verbosity import settle_flower
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster.backend import PoolInPlace
     from fl_audit.experiments.runs.config.run import RunSection
-
-_RUNTIME = "fl_audit.experiments.runs.cluster.backend"
 
 
 def local_calls(run: "RunSection") -> int:
@@ -75,21 +74,17 @@ def run_on_ray(
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
-    importing = threading.Thread(target=import_module, args=(_RUNTIME,), daemon=True)
+    importing = threading.Thread(target=import_module, args=late.PLACES, daemon=True)
     importing.start()
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        from flwr.simulation import run_simulation
-
-        from fl_audit.experiments.runs.cluster.backend import pool_in_place
-
-        with pool_in_place(options.retries) as pool:
+        with late.backend.pool_in_place(options.retries) as pool:
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
             with _interrupt_calls(ending):
                 app = _noticing(server_app, pool)
                 try:
-                    run_simulation(app, client_app, clients, backend_config=options.backend_config())
+                    late.backend.run_simulation(app, client_app, clients, backend_config=options.backend_config())
                 except RuntimeError as error:
                     if pool.failure is None:
                         raise
@@ -103,9 +98,7 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
-        from flwr.superlink.grid import InMemoryGrid
-
-        assert isinstance(grid, InMemoryGrid), "Flower's simulation runtime has its grid in this process"
+        assert isinstance(grid, late.backend.InMemoryGrid), "Flower's simulation runtime has its grid in this process"
         try:
             server_app(grid=pool.grid(grid, context), context=context)
         except BaseException:

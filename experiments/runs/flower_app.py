@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import ray
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import InMemoryGrid
@@ -15,6 +16,7 @@ from flwr.superlink.grid import InMemoryGrid
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
+from fl_audit.experiments.runs.cluster.backend import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import finish, play_on, require_playable
@@ -57,8 +59,6 @@ def main(grid: Grid, context: Context) -> None:
 def _carry_out(grid: Grid, context: Context) -> None:
     if isinstance(grid, InMemoryGrid):
         _wait_for_ray()
-        from fl_audit.experiments.runs.cluster.backend import grid_on_pool
-
         grid = grid_on_pool(grid, context)
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
@@ -84,8 +84,6 @@ def _wait_for_ray() -> None:
     FederationError
         If there is no Ray in time.
     """
-    import ray
-
     deadline = time.monotonic() + _SECONDS_FOR_RAY
     while not ray.is_initialized():
         if time.monotonic() > deadline:

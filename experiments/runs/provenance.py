@@ -15,6 +15,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import psutil
+import torch
+
 import fl_audit.errors as errors
 from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import PREFIX, load_source
@@ -120,8 +123,6 @@ def commit_of_sources() -> str | None:
 
 @cache
 def _hardware(device: str) -> dict[str, str]:
-    import psutil
-
     lines = list[str]()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -133,7 +134,5 @@ def _hardware(device: str) -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
     if device.startswith("cuda"):
-        import torch
-
         found["accelerator"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none found"
     return found

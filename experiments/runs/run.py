@@ -20,6 +20,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs import late
 from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import LossSource
@@ -54,12 +55,7 @@ _OnRound = Callable[[int], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
-_FOR_THE_END = (
-    "pyarrow.dataset",
-    "fl_audit.experiments.runs.attacks",
-    "fl_audit.experiments.runs.summary",
-    "fl_audit.audits.page.report_files",
-)
+_FOR_THE_END = ("pyarrow.dataset", *late.PLACES)
 """What takes seconds to import and is needed after the last round: imported while the clients work."""
 
 
@@ -279,14 +275,11 @@ def finish(
         What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
-        from fl_audit.audits.page.report_files import write_report
-        from fl_audit.experiments.runs.attacks import with_attacks
-        from fl_audit.experiments.runs.summary import summarise
-
+        write_report, summarise = late.report_files.write_report, late.summary.summarise
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
-            frames["targets"] = with_attacks(plan, store, frames["targets"])
+            frames["targets"] = late.attacks.with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # who took part, and the like, stays with the challenger
                 continue

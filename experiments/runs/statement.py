@@ -16,16 +16,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from fl_audit.atomic_files import atomic_file, read_json, require_ordinary, require_sealed
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_paths import CONFIGURATION
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 STATEMENT = "statement.intoto.json"
 """Name of the envelope in a run directory."""
@@ -73,9 +81,6 @@ def new_key(path: Path) -> None:
     InputError
         If one of the files exists.
     """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     public = path.with_name(f"{path.name}.pub")
     for file in (path, public):
         require(not file.exists(), f"key {file} exists: accepted is a new file, or leave --new-key out to use it")
@@ -134,8 +139,6 @@ def verify(directory: Path, key: Path | None = None) -> Verified:
     InputError
         If there is no statement, it was edited, or another key signed it.
     """
-    from cryptography.exceptions import InvalidSignature
-
     place = directory / STATEMENT
     require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
     content = place.read_bytes()
@@ -178,8 +181,6 @@ def _compared(directory: Path, statement: dict[str, Any], key: str) -> Verified:
 
 def fingerprint(key: "Ed25519PublicKey") -> str:
     """Return the SHA-256 digest of a public key, by which people compare keys."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
@@ -251,8 +252,6 @@ def _envelope(payload: bytes, signature: bytes, key: str) -> bytes:
 
 
 def _pem(key: "Ed25519PublicKey") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
@@ -270,10 +269,6 @@ _ACCEPTED = "accepted is an Ed25519 key in PEM without a password, as fl-audit s
 
 
 def _private_key(path: Path) -> "Ed25519PrivateKey":
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     content = _key_file(path, f"fl-audit sign DIR --key {path} --new-key makes one")
     try:
         found = load_pem_private_key(content, password=None)
@@ -286,10 +281,6 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
 
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
     """Return the public key in a file; of a private key that of which it is the private one."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-
     try:
         found: object = load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl_audit.experiments import late
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.config.run import RunSection
@@ -61,9 +62,8 @@ def whole_run(
     if not without_privacy:
         return WholeRun(config, directory, engine, ray_address, resume)
     # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
-    from fl_audit.experiments.runs.without_privacy import unprotected_config, unprotected_place
-
-    unprotected, other = unprotected_config(config), unprotected_place(directory)
+    unprotected = late.without_privacy.unprotected_config(config)
+    other = late.without_privacy.unprotected_place(directory)
     require_new_run_path(other, resume and is_begun(other))
     return WholeRun(config, directory, engine, ray_address, resume, unprotected)
 
@@ -88,23 +88,20 @@ def play(asked: WholeRun, on_plan: OnPlan = lambda plan: None) -> "RunContents":
             if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
                 start_ray(ray, asked.config.run)
             # Torch and Flower take seconds to import, which Ray needs to start too.
-            from fl_audit.experiments.runs.plan import resolve
-            from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
-            from fl_audit.experiments.runs.without_privacy import unprotected_place
-
+            resolve, run_audit = late.plan.resolve, late.run.run_audit
         with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
             plan = resolve(asked.config)
         if plan.public.weights is not None:
             with at_work(f"passing records through the frozen core of {plan.public.model}"):
-                require_playable(plan)
+                late.run.require_playable(plan)
         on_plan(plan)
         where, plain = (asked.engine, asked.ray_address), asked.unprotected
         contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)
         if plain is None:
             return contents
-        other = unprotected_place(asked.directory)
+        other = late.without_privacy.unprotected_place(asked.directory)
         run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
-        return rebuild_report(asked.directory, other)
+        return late.run.rebuild_report(asked.directory, other)
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
@@ -116,11 +113,9 @@ def start_ray(stack: ExitStack, settings: RunSection) -> None:
         What holds Ray open, and the settings that say how much of it there is.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
-    from fl_audit.experiments.runs.cluster.access import RayOptions, ray_ahead
-
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
     importing.start()
     try:
-        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
+        stack.enter_context(late.access.ray_ahead(late.access.RayOptions.of(settings, None)))
     finally:
         importing.join()

@@ -9,18 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from fl_audit.api.in_process import play_here
+from fl_audit.api.own_process import play_apart
+from fl_audit.api.run_error import RunError
 from fl_audit.errors import InputError, choice, require
 from fl_audit.experiments.names import Engine
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.config_file import read_toml, values_of
+from fl_audit.experiments.runs.stored_run import read_run
+from fl_audit.strategies.errors import FederationError
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.stored_run import Run
 
 Settings = Mapping[str, Mapping[str, Any]]
 """A configuration by section, with the keys of the file: `{"audit": {"trials": 100}}`."""
-
-
-class RunError(Exception):
-    """A run that had to stop; what was finished is kept, and `resume=True` goes on."""
 
 
 def show_lines(line: str) -> None:
@@ -80,14 +83,6 @@ def run_audit(
     >>> run = run_audit("audit.toml", "runs/first", settings={"audit": {"trials": 100}})  # doctest: +SKIP
     >>> run.verdict  # doctest: +SKIP
     """
-    # Torch and Flower take seconds to import; who asks for this module may want no more than the error it raises.
-    from fl_audit.api.in_process import play_here
-    from fl_audit.api.own_process import play_apart
-    from fl_audit.experiments.runs.config import parse_config
-    from fl_audit.experiments.runs.config_file import read_toml, values_of
-    from fl_audit.experiments.runs.stored_run import read_run
-    from fl_audit.strategies.errors import FederationError
-
     directory = Path("runs") / f"audit-{datetime.now():%Y%m%d-%H%M%S}" if out is None else Path(out)
     chosen = choice(Engine, "engine", engine)
     require(ray_address is None or chosen is Engine.RAY, "ray_address with engine='local': it goes with engine='ray'")

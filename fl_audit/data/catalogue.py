@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from fl_audit.arrays import Flags, Integers
+from fl_audit.data import late
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
@@ -72,25 +73,17 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
-# A table of names is wanted at once, by whoever lists or misspells one: what needs pandas or torch is imported later.
-
-
 def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.tables import load_csv
-
-    return load_csv(directory, given)
+    return late.tables.load_csv(directory, given)
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.archives import load_npz
-
-    return load_npz(directory, given["path"], given.get("owner"), given.get("axes"), given.get("user"))
+    return late.archives.load_npz(directory, given["path"], given.get("owner"), given.get("axes"), given.get("user"))
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.image_folders import ImageSettings, load_image_folder
-
-    return load_image_folder(directory, given["path"], given.get("test-path"), ImageSettings.of(given))
+    settings = late.image_folders.ImageSettings.of(given)
+    return late.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
 
 
 _TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique")
@@ -143,11 +136,8 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 
 def _hub_entry(name: str) -> _Entry:
-
     def load(_: Path | None, given: Mapping[str, Any]) -> Source:
-        from fl_audit.data.hugging_face import load_hub
-
-        return load_hub(name, given)
+        return late.hugging_face.load_hub(name, given)
 
     return _Entry(
         _HUB_DESCRIPTION,
@@ -186,6 +176,7 @@ def _own_entry(name: str) -> _Entry:
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
     """Return a setting in the type that a loader's annotation names: text can become a path, but never a number."""
+    # Only loaders of a user's own have annotations to hold settings against.
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
     hint = hints.get(option.replace("-", "_"), Any)

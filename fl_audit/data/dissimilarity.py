@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 import numpy as np
+import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
 from fl_audit.arrays import Floats, Floats32, Integers
@@ -126,9 +127,7 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     if not isinstance(measure, Dissimilarity):
         return _own_block(left, right, measure)
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
-    from scipy.spatial.distance import cdist
-
-    return np.asarray(cdist(left, right, _METRICS[measure]))
+    return np.asarray(scipy.spatial.distance.cdist(left, right, _METRICS[measure]))
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from datasets import ClassLabel, disable_progress_bars, enable_progress_bars
+from datasets import Image as ImageFeature
+from flwr_datasets import FederatedDataset
 
 from fl_audit.data.columns import check_classes, described_names, drop_remedy
 from fl_audit.data.data_frames import TableSettings, chosen_columns, source_of_frames
@@ -41,11 +44,9 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
         not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
     """
     table, images = TableSettings.of(options), ImageSettings.of(options)
-    from datasets import Image
-
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
     columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
-    pictures = [column for column, feature in columns if isinstance(feature, Image)]
+    pictures = [column for column, feature in columns if isinstance(feature, ImageFeature)]
     drop = Remedy("drop", tuple(pictures[1:]))
     accepted = f"accepted is one; {drop} keeps the first"
     require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}", drop)
@@ -61,9 +62,6 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
     """Return the splits that are read, the training one first."""
-    from datasets import disable_progress_bars, enable_progress_bars
-    from flwr_datasets import FederatedDataset
-
     split = options.get("split", "train")
     disable_progress_bars()
     try:
@@ -94,8 +92,6 @@ def _has_split(federated: Any, split: str) -> bool:
 
 def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
     """Return the columns of a table; a class by its name, a list of numbers as a column for each unless dropped."""
-    from datasets import ClassLabel
-
     frame = data.to_pandas()
     assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
     columns: dict[str, Any] = {}
@@ -156,8 +152,6 @@ def _of_pictures(
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
     """Return a column of classes or owners: classes by their names, numbers as they are."""
-    from datasets import ClassLabel
-
     feature, values = data.features[column], data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)

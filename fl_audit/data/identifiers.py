@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data.columns import ENOUGH_TO_TELL
@@ -249,8 +250,6 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
 
     Of a quantity, values lie close together where it is frequent, and those beside a frequent one are frequent too.
     """
-    from scipy.stats import rankdata  # takes half a second to import, and few tables have such a column
-
     low, high = levels[0], levels[-1]
     # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
     inner = np.histogram(levels[1:-1], bins=_PARTS, range=(low, high))[0]
@@ -259,7 +258,7 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
         return False
     part = np.minimum(((levels - low) / (high - low) * _PARTS).astype(np.int64), _PARTS - 1)
     # By ranks too, so that a few frequent numbers do not hide the order of the others.
-    return all(_is_even(often, part) for often in (counts.astype(np.float64), rankdata(counts)))
+    return all(_is_even(often, part) for often in (counts.astype(np.float64), scipy.stats.rankdata(counts)))
 
 
 def _is_even(often: Floats, part: Integers) -> bool:

@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
 from fl_audit.arrays import Floats32
 from fl_audit.data.columns import described_names
@@ -15,9 +16,6 @@ from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, Remedy, require, require_number
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)
@@ -42,7 +40,7 @@ class ImageSettings:
         return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
-def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> tuple[Floats32, str]:
+def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageSettings) -> tuple[Floats32, str]:
     """Return pictures as numbers from 0 to 1, (n, channels, height, width), and in words: one channel for grey, or 3.
 
     Parameters
@@ -72,7 +70,7 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
     return features, f"{_size(kept[0])} pixels{scaled}, {colour}, 0 to 1"
 
 
-def _pixels(picture: "Image", settings: ImageSettings) -> NDArray[np.uint8]:
+def _pixels(picture: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
     """Return one picture as bytes, shape (channels, height, width)."""
     grey = settings.grey or picture.mode in _GREY_MODES
     picture = picture.convert("L" if grey else "RGB")
@@ -129,9 +127,7 @@ def _pictures(place: Path) -> list[Path]:
     return found
 
 
-def _opened(files: list[Path]) -> Iterator[tuple[str, "Image"]]:
-    from PIL import Image, UnidentifiedImageError
-
+def _opened(files: list[Path]) -> Iterator[tuple[str, Image.Image]]:
     for file in files:
         try:
             with Image.open(file) as picture:

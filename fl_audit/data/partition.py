@@ -1,10 +1,7 @@
 """Dividing records into training, outside and test records, and among clients, as flwr-datasets partitions them."""
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -200,77 +197,17 @@ def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> di
     return settings
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence progress bars and repeated-draw warnings, and leave both as they were."""
-    # Importing flwr-datasets takes a second (pyarrow, datasets), which commands that divide nothing need not pay.
-    import datasets
-
-    disabled = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        if not disabled:
-            datasets.enable_progress_bars()
-
-
-def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any], records: int, seed: int) -> Any:
-    from flwr_datasets import partitioner as library
-
-    kind = getattr(library, f"{scheme.capitalize()}Partitioner")
-    if scheme not in _DEFAULTS:
-        return kind(clients)
-    if scheme is PartitionScheme.SHARD and settings["shard_size"] is None:
-        # A size rounded up where only a number is given: rounded down, it drops records.
-        size = -(-records // (clients * (settings["num_shards_per_partition"] or 2)))
-        settings = {**settings, "num_shards_per_partition": None, "shard_size": size}
-    # Within-client order is ours to fix (sorted), so the partitioners' own shuffling is off.
-    return kind(num_partitions=clients, partition_by="label", shuffle=False, seed=seed, **settings)
-
-
 def _divide(
     scheme: PartitionScheme, clients: int, settings: dict[str, Any], labels: Integers, order: Integers, seed: int
 ) -> tuple[Integers, ...]:
+    # Importing flwr-datasets takes a second (pyarrow, datasets), which commands that divide nothing need not pay.
+    from fl_audit.data.partitioner_library import divided
+
     try:
-        with _quiet():
-            partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
-            partitioner.dataset = _table_type().from_dict({"label": labels, "index": order})
-            loaded = (partitioner.load_partition(client) for client in range(clients))
-            return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
+        return divided(scheme, clients, settings, labels, order, seed)
     except (ValueError, TypeError, AssertionError, IndexError) as error:
         task = f"partition {scheme} cannot divide {len(labels)} records among {clients} clients"
         raise InputError(f"{task}: {_reason(scheme, settings, error)}") from error
-
-
-@lru_cache(maxsize=1)
-def _table_type() -> Any:
-    """Return a table for partitioners that gives out columns and rows as arrays.
-
-    The table that `datasets.Dataset` makes for each client costs milliseconds, which is minutes for 10,000 clients.
-    """
-    import datasets
-
-    class Table(datasets.Dataset):  # type: ignore[misc]
-        def __getitem__(self, name: str) -> Integers:
-            """Return a column, read once."""
-            columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
-            if name not in columns:
-                columns[name] = self.data.column(name).to_numpy()
-            return columns[name]
-
-        def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-            """Return the column `index` at some rows, by its name: all that is asked of a client's part."""
-            return {"index": self["index"][np.asarray(indices, dtype=np.int64)]}
-
-        def sort(self, column_names: str, *_: Any, **__: Any) -> Any:
-            """Return the table sorted by a column, equal rows in the order they had."""
-            rows = np.argsort(self[column_names], kind="stable")
-            return Table.from_dict({name: self[name][rows] for name in self.column_names})
-
-    return Table
 
 
 def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Exception) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from charset_normalizer import from_bytes
+
 from fl_audit.data.data_frames import WHITESPACE
 from fl_audit.data.file_formats import PARQUET, TABLES, WORKBOOK, kind_of, require_text
 from fl_audit.data.files import read_bytes
@@ -178,8 +180,6 @@ def _encodings(content: bytes, path: Path) -> list[str]:
             return ["utf-8"]
     except UnicodeDecodeError:
         pass
-    from charset_normalizer import from_bytes
-
     found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS), threshold=_MOST_CHAOS)
     if (best := found.best()) is None:
         known = f"{TABLES}; a text in another encoding than is known has to be saved in UTF-8"

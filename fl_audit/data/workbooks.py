@@ -8,6 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 _READER = "python_calamine"
@@ -34,6 +38,7 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
         f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
     )
     require(find_spec(_READER) is not None, needed)
+    # The extra `excel`, which an installation may lack.
     from python_calamine import CalamineError, CalamineWorkbook
 
     try:
@@ -92,10 +97,6 @@ def parquet_text(content: bytes, path: Path) -> str:
     InputError
         If it is damaged.
     """
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-    from pyarrow import parquet
-
     try:
         table = parquet.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -110,8 +111,6 @@ def parquet_text(content: bytes, path: Path) -> str:
 
 def _writable(column: Any) -> Any:
     """Return a column as a CSV file can hold it: lists, records and bytes as text, which is refused unless dropped."""
-    import pyarrow as pa
-
     types = pa.types
     as_text = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     if any(holds(column.type) for holds in as_text):

@@ -15,7 +15,6 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.encoding import with_values
 from fl_audit.data.partition import FEWEST_POPULATION, users_of
 from fl_audit.data.records import Records, with_crafted
-from fl_audit.device import settle_device
 from fl_audit.federation.examples import Examples, model_for
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
@@ -24,6 +23,7 @@ from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.frozen_cores import VggCore, load_core
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
+from fl_audit.torch_device import settle_device
 
 _COORDINATES = 4096
 """Most coordinates that the public directions live on: directions over a large model would not stay in cache."""

@@ -10,13 +10,13 @@ import numpy as np
 
 from fl_audit.array_packing import copy_to_tensor
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.device import settle_device
 from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.learning.frozen_cores import VggCore
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.torch_device import settle_device
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from fl_audit.privacy.events import batches_per_epoch
 # where it is needed.
 if TYPE_CHECKING:
     from opacus import PrivacyEngine
-    from opacus.accountants import RDPAccountant
+    from opacus.accountants import RDPAccountant  # Opacus takes seconds to import, and most runs do without
     from opacus.optimizers import DPOptimizer
 
 _WORDS = 624
@@ -174,7 +174,7 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
-    from opacus.accountants import RDPAccountant
+    from opacus.accountants import RDPAccountant  # Opacus takes seconds to import, and most runs do without
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
@@ -209,7 +209,7 @@ class _Trial:
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
     ) -> tuple[Tensor, str]:
         """Return theta_start - theta_end, and the accountant's state."""
-        from opacus import PrivacyEngine
+        from opacus import PrivacyEngine  # as above
 
         with torch.no_grad():
             for name, weights in self._layout.of_one(start).items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError, require, require_number
+from fl_audit.privacy import late
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def ledger_lock(path: Path) -> "FileLock":
 
     The directory of the ledger is made where it is missing. `InputError` if the ledger is a directory itself.
     """
+    # Clients import this module, and few of them keep a ledger.
     from filelock import FileLock
 
     require(bool(path.name) and not path.is_dir(), f"ledger {path} is a directory: accepted is a file")
@@ -155,18 +157,16 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
     lines, delta
         Lines of one ledger; above 0 and below 1.
     """
-    from fl_audit.privacy.accounting import account
-    from fl_audit.privacy.claim import Claim
-    from fl_audit.privacy.events import gaussian_rounds
-
     if not lines:
         return Spent(0.0, delta, None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
         rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
-    events = tuple(event for (noise, rate), count in rounds.items() for event in gaussian_rounds(noise, count, rate))
-    claim = Claim(lines[0].terms.adjacency, events, delta)
-    return Spent(account(claim.profile, claim.accountant, delta), delta, claim.accountant)
+    events = tuple(
+        event for (noise, rate), count in rounds.items() for event in late.events.gaussian_rounds(noise, count, rate)
+    )
+    claim = late.claim.Claim(lines[0].terms.adjacency, events, delta)
+    return Spent(late.accounting.account(claim.profile, claim.accountant, delta), delta, claim.accountant)
 
 
 def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:

@@ -13,6 +13,7 @@ import math
 from dataclasses import replace
 from typing import assert_never
 
+import scipy
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
@@ -89,11 +90,9 @@ def simplex_success(mu: float, candidates: int) -> float:
     >>> round(simplex_success(2.0, 1000), 4)
     0.1205
     """
-    from scipy.integrate import quad  # it takes longer to import than most answers take
-
     apart = mu * math.sqrt(candidates / (candidates - 1))
 
     def hit(x: float) -> float:
         return math.exp(-((x - apart) ** 2) / 2 + (candidates - 1) * float(log_ndtr(x))) / math.sqrt(2 * math.pi)
 
-    return float(quad(hit, -10, apart + 12, limit=400, points=[0.0, apart])[0])
+    return float(scipy.integrate.quad(hit, -10, apart + 12, limit=400, points=[0.0, apart])[0])

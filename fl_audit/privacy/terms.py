@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice, require_number
-from fl_audit.privacy import defaults
+from fl_audit.privacy import defaults, late
 from fl_audit.privacy.names import NoiseOver
 
 if TYPE_CHECKING:
@@ -51,15 +51,11 @@ class TrainingTerms:
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":
         """What the accountant gets."""
-        from fl_audit.privacy.events import gaussian_rounds
-
-        return gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
+        return late.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":
         """Return the claim at delta, by the exact accountant."""
-        from fl_audit.privacy.claim import Claim
-
-        return Claim(self.adjacency, self.events, delta)
+        return late.claim.Claim(self.adjacency, self.events, delta)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms as JSON values."""

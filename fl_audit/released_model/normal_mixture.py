@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
@@ -232,16 +233,13 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     shuffled = rng.permutation(values)
     kept, used = shuffled[:evaluation_size], shuffled[evaluation_size:]
     fitted = fit_mixture(used, components, rng)
-    from scipy.stats import ks_2samp  # takes half a second to import, and other forms of Epsilon* do without
-
-    return float(ks_2samp(kept, fitted.sample(evaluation_size, rng)).pvalue)
+    return float(scipy.stats.ks_2samp(kept, fitted.sample(evaluation_size, rng)).pvalue)
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
     """Return the fit from `start`; without one, the likelier of a fit from quantiles and a fit from a random guess."""
     # Imported here, because it takes long and most uses of this package fit no mixture.
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
+    from sklearn import exceptions, mixture
 
     seed = int(rng.integers(2**31))
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}
@@ -251,12 +249,12 @@ def _em(values: Floats, components: int, rng: np.random.Generator, start: Normal
     else:
         weights, means, precisions = start.weights, start.means, 1 / start.stds**2
     first = {"weights_init": weights, "means_init": means[:, None], "precisions_init": precisions[:, None, None]}
-    fits = [GaussianMixture(**settings, **first)]
+    fits = [mixture.GaussianMixture(**settings, **first)]
     if start is None and components > 1:
-        fits.append(GaussianMixture(**settings, init_params="k-means++"))
+        fits.append(mixture.GaussianMixture(**settings, init_params="k-means++"))
     with warnings.catch_warnings():
         # A fit that did not converge is still a mixture; `ks_check` tells whether it fits.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         fitted = [one.fit(values[:, None]) for one in fits]
     return max(fitted, key=lambda one: float(one.lower_bound_))
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -278,19 +279,17 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return what speaks against normal scores of equal spread, if anything."""
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
-    from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
-
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
     for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
         if scores.size >= _LEAST and np.ptp(scores) > 0:
-            test = shapiro if scores.size <= _SHAPIRO_LIMIT else normaltest
+            test = scipy.stats.shapiro if scores.size <= _SHAPIRO_LIMIT else scipy.stats.normaltest
             # Over the largest magnitude, so that squares neither overflow nor vanish.
             p_value = float(test(scores / np.max(np.abs(scores))).pvalue)
             if p_value < _FALSE_ALARM / 3:
                 found.append(f"scores of {who} are not normal (p = {p_value:.2g}): the bound may certify too much")
     if min(members.size, nonmembers.size) >= _LEAST and np.ptp(members) > 0 and np.ptp(nonmembers) > 0:
         scale = float(max(np.max(np.abs(members)), np.max(np.abs(nonmembers))))
-        p_value = float(levene(members / scale, nonmembers / scale, center="median").pvalue)
+        p_value = float(scipy.stats.levene(members / scale, nonmembers / scale, center="median").pvalue)
         if p_value < _FALSE_ALARM / 3:
             found.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
     return tuple(found)

@@ -99,8 +99,8 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
     as chance makes the slope of most columns when nothing tells the trials apart: twice sqrt(n ln(columns)).
     """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import LinearSVC
+    # It takes a second to import, and most trials are judged without it.
+    from sklearn import exceptions, svm
 
     centre, spread = table.mean(axis=0), table.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
@@ -111,12 +111,12 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
     inputs = columns(table)
     penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
-    model = LinearSVC(
+    model = svm.LinearSVC(
         penalty="l1", dual=False, C=1 / penalty, class_weight="balanced", intercept_scaling=10,
         random_state=_PUBLIC_SEED,
     )  # fmt: skip
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(inputs, members)
     weights = np.abs(model.coef_[0]).reshape(2, -1).sum(axis=0)
     return lambda values: np.asarray(model.decision_function(columns(values))), weights

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp.typing import Mod
 
+from fl_audit.strategies.black_box import late
 from fl_audit.strategies.black_box.audit_config import AuditConfig
 from fl_audit.strategies.black_box.insider import held, insider
 
@@ -33,10 +34,7 @@ class Audit(AuditConfig):
 
         One of Flower's old interface is started by what is returned.
         """
-        from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
-        from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
-
-        return AuditedStrategy(adapted_strategy(strategy), self)
+        return late.audited_strategy.AuditedStrategy(late.legacy_adapter.adapted_strategy(strategy), self)
 
     def insider(self) -> Mod:
         """Return the modifier for the client app; it stands last, after those that belong to the mechanism."""
@@ -48,6 +46,4 @@ class Audit(AuditConfig):
 
     def verdict(self) -> "ClaimAudit":
         """Return what came of the trials; refused if some are missing."""
-        from fl_audit.strategies.black_box.findings import finished_result
-
-        return finished_result(self)
+        return late.findings.finished_result(self)

@@ -159,18 +159,10 @@ class AuditConfig:
 
 def is_private_on_the_server(strategy: "Strategy") -> bool:
     """Return whether one of Flower's wrappers that clip on the server and add noise there is around a strategy."""
-    import flwr.server.strategy as old
-    import flwr.serverapp.strategy as new
+    # Clients import this module, and never the strategies of the server.
+    from fl_audit.strategies.black_box.server_side_clipping import clips_and_adds_noise
 
-    from fl_audit.strategies.black_box.legacy_adapter import layers_of
-
-    wrappers = (
-        new.DifferentialPrivacyServerSideFixedClipping,
-        new.DifferentialPrivacyServerSideAdaptiveClipping,
-        old.DifferentialPrivacyServerSideFixedClipping,
-        old.DifferentialPrivacyServerSideAdaptiveClipping,
-    )
-    return any(isinstance(layer, wrappers) for layer in layers_of(strategy))
+    return clips_and_adds_noise(strategy)
 
 
 _ACTIONS = {

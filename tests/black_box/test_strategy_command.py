@@ -15,7 +15,8 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import Budget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_process
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held
+from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.experiments.black_box.strategy_program import held
 from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, system_of
 from fl_audit.strategies.black_box.message_tags import Observer

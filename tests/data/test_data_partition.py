@@ -162,12 +162,12 @@ def test_parts_are_those_of_the_library(scheme: str) -> None:
     """What its own tables hold is what ours give out."""
     import datasets
 
-    from fl_audit.data import partition as module
+    from fl_audit.data import partitioner_library as module
 
     clients = 4 if scheme == "exponential" else 10
     ours = partition_records(LABELS, clients, PartitionScheme(scheme), {}, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_table_type", lambda: datasets.Dataset)
+        patch.setattr(module, "ArrayTable", datasets.Dataset)
         theirs = partition_records(LABELS, clients, PartitionScheme(scheme), {}, 3)
     assert all(np.array_equal(one, two) for one, two in zip(ours, theirs, strict=True))
 

@@ -17,7 +17,8 @@ from pages import FILES, Block, makers
 from typer.main import get_command
 
 from fl_audit.experiments.black_box import strategy_process
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held
+from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.experiments.black_box.strategy_program import held
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config

@@ -21,9 +21,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
 import psutil
 import ray
 from flwr.app.typing import ConfigRecordValues
+from ray._private import node, services
+from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -261,8 +264,6 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 @contextmanager
 def _no_helpers() -> Iterator[None]:
     """Have Ray start without the processes that serve people and autoscaling: they take seconds, and listen."""
-    from ray._private import node, services
-
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (
@@ -325,8 +326,6 @@ def _asks_for_token(address: str) -> bool:
 
 def _lets_in(address: str, token: str | None) -> bool:
     """Return whether a cluster answers somebody with a token, or with none."""
-    import grpc
-
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:
         try:
@@ -369,8 +368,6 @@ def cluster_at(address: str | None) -> str | None:
 
 def _address_here() -> str:
     """Return the address of the only cluster that runs on this machine."""
-    from ray._private.services import canonicalize_bootstrap_address_or_die
-
     try:
         return str(canonicalize_bootstrap_address_or_die("auto"))
     except (ConnectionError, ValueError) as error:

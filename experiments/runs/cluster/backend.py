@@ -17,7 +17,9 @@ from flwr.common.constant import ErrorCode
 from flwr.server.superlink.fleet.vce import vce_api
 from flwr.server.superlink.fleet.vce.backend import raybackend
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
-from flwr.superlink.grid import InMemoryGrid
+from flwr.simulation import run_simulation as run_simulation
+from flwr.superlink.grid import InMemoryGrid as InMemoryGrid
+from ray import cloudpickle
 
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.runs.cluster.pool import CallError, ClientPool
@@ -65,8 +67,6 @@ class PoolBackend(raybackend.RayBackend):
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
         """Start no process yet: they start when they are needed."""
-        from ray import cloudpickle
-
         try:
             # Workers would look for our modules in the user's directory first; see `Portable`.
             app, ahead = (Portable(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))

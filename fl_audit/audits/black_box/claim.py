@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
+from fl_audit.privacy import late
 from fl_audit.privacy.names import NoiseOver
 
 LESSONS = 20
@@ -75,19 +76,15 @@ class StatedClaim:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
         if self.noise_multiplier is None:
             return None
-        from fl_audit.privacy.gaussian import gaussian_mu
-
-        return gaussian_mu(self.noise_multiplier, self.rounds)
+        return late.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:
         """The largest shift over spread that the claim leaves room for, were the noise Gaussian."""
         if self.mu is not None:
             return self.mu
-        from fl_audit.privacy.gaussian import gdp_mu
-
         assert self.epsilon is not None
-        return gdp_mu(self.epsilon, max(self.delta, 1e-12))
+        return late.gaussian.gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -95,10 +92,8 @@ class StatedClaim:
         if self.mu is None:
             assert self.epsilon is not None
             return (Limit(self.epsilon, self.delta),)
-        from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-
-        variation = gdp_delta(0.0, self.mu)
-        curve = [Limit(gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
+        variation = late.gaussian.gdp_delta(0.0, self.mu)
+        curve = [Limit(late.gaussian.gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
         # Noise so little that the total variation rounds to 1 excludes nothing there.
         return (*curve, Limit(0.0, variation)) if variation < 1 else tuple(curve)
 
@@ -116,9 +111,7 @@ class StatedClaim:
     def success(self) -> float:
         """The largest probability with which a fair coin may be guessed if the claim holds (prior 1/2)."""
         if self.mu is not None:
-            from fl_audit.privacy.gaussian import gdp_delta
-
-            return (1 + gdp_delta(0.0, self.mu)) / 2
+            return (1 + late.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None
         # Both error rates of the best rule lie on the two lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
         odds = expm1(self.epsilon)

@@ -97,7 +97,7 @@ class TrainingObserver:
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
-            from filelock import FileLock
+            from filelock import FileLock  # clients import this module, and only an observer keeps rounds
 
             self.directory.mkdir(parents=True, exist_ok=True)
             with FileLock(self.directory / ".lock", timeout=_PATIENCE):

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
@@ -81,8 +82,6 @@ def _group(values: Floats) -> InnovationGroup:
     count = int(used.size)
     if count < 2:
         return InnovationGroup(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-    from scipy.stats import kstest  # its import takes most of a second, and a run begins without it
-
     mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     pairs = products[~np.isnan(products)]  # of consecutive rounds within trials
@@ -95,7 +94,7 @@ def _group(values: Floats) -> InnovationGroup:
         mean_z=mean * math.sqrt(count),
         variance_z=(variance - 1) * math.sqrt((count - 1) / 2),
         serial_correlation_z=correlation * math.sqrt(pairs.size),
-        ks_p_value=float(kstest(used, "norm").pvalue),
+        ks_p_value=float(scipy.stats.kstest(used, "norm").pvalue),
     )
 
 
@@ -107,9 +106,7 @@ def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) ->
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(distribution, NormalLogOdds):
-        from scipy import stats  # as above
-
-        return np.asarray(stats.norm.pdf(point, distribution.mean, distribution.mu), dtype=np.float64)
+        return np.asarray(scipy.stats.norm.pdf(point, distribution.mean, distribution.mu), dtype=np.float64)
     low, high = distribution.quantile([0.001, 0.999])
     half = max(float(high - low) / 200, distribution.error)
     ends = (point + half, point - half)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats, Integers
@@ -124,8 +125,6 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     member_losses
         Losses of members of shadow trials, at least 0, 2 different ones or more.
     """
-    from scipy.stats import gaussian_kde
-
     sample = np.asarray(member_losses, dtype=np.float64).ravel()
     usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
     require(usable and bool(np.ptp(sample) > 0), "member losses are too few, equal, negative or not finite")
@@ -133,7 +132,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     if count > _MOST_KERNELS:
         sample = np.quantile(sample, np.linspace(0, 1, _MOST_KERNELS))
     # Silverman's rule for all of the sample, whatever stands for it.
-    kernels = gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
+    kernels = scipy.stats.gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
 
     def log_density(losses: Floats) -> Floats:
         places = np.log(np.maximum(losses, 0.0) + offset)

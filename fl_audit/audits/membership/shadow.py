@@ -140,25 +140,23 @@ def _parts(
 
 def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
     """Return a trained classifier; the network stops after its epochs, whether its loss still falls or not."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    # It takes a second to import, which a run without this attack is spared.
+    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
     match AttackModel(rule.model):
         case AttackModel.NETWORK:
             epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
-            model = make_pipeline(StandardScaler(), MLPClassifier((64,), random_state=rule.seed, max_iter=epochs))
+            network = neural_network.MLPClassifier((64,), random_state=rule.seed, max_iter=epochs)
+            model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
         case AttackModel.LOGISTIC:
-            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            regression = linear_model.LogisticRegression(max_iter=1000)
+            model = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
         case AttackModel.TREES:
-            model = HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+            model = ensemble.HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
         case _:
             assert_never(AttackModel(rule.model))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(examples, answers)
     return model
 

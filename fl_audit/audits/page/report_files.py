@@ -22,7 +22,7 @@ def hindrance() -> str:
     try:
         # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            import weasyprint  # noqa: F401
+            import weasyprint  # noqa: F401  # an extra, which an installation may lack, or libraries of its own
     except ImportError:
         return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
     except OSError as error:
@@ -41,11 +41,10 @@ def write_pdf(page: str, path: Path) -> None:
     if hindrance():
         path.unlink(missing_ok=True)
         return
-    import weasyprint
-    from weasyprint.urls import URLFetcher
+    import weasyprint  # as above
 
     # What stands in the page itself is data, and nothing else is fetched.
-    document = weasyprint.HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=("data",)))
+    document = weasyprint.HTML(string=page, url_fetcher=weasyprint.urls.URLFetcher(allowed_protocols=("data",)))
     with atomic_file(path) as file:
         document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])
 

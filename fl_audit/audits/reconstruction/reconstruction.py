@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
 from scipy.special import bdtrc, bdtri, ndtr, ndtri
 from torch import Tensor
@@ -254,12 +255,10 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
         The owners' pictures, and what was drawn of them, (owners, pictures, *shape). Within an owner, drawings are
         assigned to pictures so that the squared errors add up to the least.
     """
-    from scipy.optimize import linear_sum_assignment  # a run without pictures is spared its import
-
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
         apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)
-        found[owner] = theirs[linear_sum_assignment(apart)[1]]
+        found[owner] = theirs[scipy.optimize.linear_sum_assignment(apart)[1]]
     return found
 
 

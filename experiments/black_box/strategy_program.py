@@ -1,0 +1,77 @@
+"""The program of the process that `fl-audit strategy` starts: it plays the trials and tells what came of them."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
+from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
+from fl_audit.errors import choice
+from fl_audit.experiments.black_box.isolated_process import answer
+from fl_audit.experiments.black_box.page import write_result
+from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.privacy.names import NoiseOver
+from fl_audit.strategies.black_box.audited_system import system_of
+from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.user_modules import search_last
+
+
+def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+    """Hold a strategy to its claim here, and return what `held_apart` does.
+
+    Parameters
+    ----------
+    asked, tell
+        What `held_apart` asks; and what takes the answer so far.
+    """
+    wishes = StrategyOptions(**asked["wishes"])
+    neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)
+    over = choice(NoiseOver, "--noise-over", wishes.noise_over)
+    claim = StatedClaim(neighbours, wishes.epsilon, wishes.delta, wishes.noise_multiplier, wishes.rounds, over)
+    system = system_of(
+        wishes.factory, wishes.mods, wishes.clients, wishes.norm, wishes.is_clipped, wishes.observer
+    )  # fmt: skip
+
+    def values(result: ClaimAudit, out: str | None = None) -> dict[str, Any]:
+        found, path = findings(result, WORDS, FIXES, PROVISOS), None
+        if out is not None:
+            path = str(write_result(result, found, wishes.factory, Path(out)))
+        return {"result": result_json(result, found), "lines": _lines(result, found), "report": path}
+
+    result = audit_system(
+        system,
+        claim,
+        budget=QUICK if wishes.is_quick else None,
+        confidence=wishes.confidence,
+        seed=wishes.seed,
+        processes=wishes.processes,
+        exclude=wishes.exclude,
+        include=wishes.include,
+        seconds=math.inf if wishes.seconds is None else wishes.seconds,
+        keep=lambda so_far: tell(values(so_far)),
+    )
+    return values(result, asked["out"])
+
+
+def _lines(result: ClaimAudit, found: tuple[Finding, ...]) -> list[str]:
+    """Return what the console shows."""
+    lines = [opening(result)]
+    for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"* {finding.cause}")
+        lines.append(f"* {finding.sentence}")
+        if finding.noise is not None:
+            lines.append(f"    {finding.noise.words}")
+        if finding.attempt.is_broken:
+            lines += [f"    {line}" for line in (*finding.attempt.lines, f"Usual fix: {finding.fix}")]
+    return lines + [f"* {said}" for said in refusal_words(result.refusals)]
+
+
+if __name__ == "__main__":
+    # A strategy of one's own is looked for where the user stands.
+    search_last(Path.cwd())
+    answer(held)

@@ -1,0 +1,38 @@
+"""The program of the process that `fl-audit training` starts: it runs the function in a copy of the directory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fl_audit.experiments.black_box.isolated_process import answer
+from fl_audit.experiments.black_box.page import write_assessment
+from fl_audit.experiments.black_box.training_process import TrainingWishes
+from fl_audit.local_training.assessment import assessment_json
+from fl_audit.local_training.training_function import TrainingOptions, audit_training
+from fl_audit.strategies.black_box.working_copy import apart, own_copy
+from fl_audit.user_modules import import_function, search_last
+
+
+def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Audit a training function here, in a copy of the working directory that is removed afterwards."""
+    wishes = TrainingWishes(**asked["wishes"])
+    options = TrainingOptions(
+        wishes.rounds, wishes.calls, wishes.epsilon, wishes.delta, wishes.records_per_user
+    )  # fmt: skip
+    with apart(own_copy()):
+        function = import_function(wishes.function, "training function")
+        model, dataset = (
+            None if name is None else import_function(name, what)()
+            for name, what in ((wishes.model, "--model"), (wishes.data, "--data"))
+        )
+        done = audit_training(function, wishes.function, model, dataset, options)
+    values = assessment_json(done)
+    if asked["out"]:
+        values["report"] = str(write_assessment(done, values, Path(asked["out"])))
+    return values
+
+
+if __name__ == "__main__":
+    # A function of one's own is looked for where the user stands.
+    search_last(Path.cwd())
+    answer(_audited)

@@ -1,0 +1,34 @@
+"""Modules that take seconds to import, or that an installation may lack: they are imported when they are first used."""
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import ModuleType
+
+
+def late_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
+    """Return the `__getattr__` of a module whose attributes are other modules, each imported when it is first used.
+
+    Nothing is kept here, so whoever replaces a module for a test needs to do so in one place alone.
+
+    Parameters
+    ----------
+    owner, places
+        The full names of that module and of the others, each of which goes by the last part of its name there.
+
+    Examples
+    --------
+    >>> late = late_modules("here", ["fractions", "collections.abc"])
+    >>> late("fractions").Fraction(1, 2)
+    Fraction(1, 2)
+    >>> late("abc").__name__
+    'collections.abc'
+    """
+
+    by_name = {place.rpartition(".")[2]: place for place in places}
+
+    def imported(name: str) -> ModuleType:
+        if name not in by_name:
+            raise AttributeError(f"module {owner!r} has no attribute {name!r}")
+        return import_module(by_name[name])
+
+    return imported

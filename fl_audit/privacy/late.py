@@ -1,0 +1,26 @@
+"""The accountants and what they import, scipy among it, for modules that a client carries: imported at first use."""
+
+from typing import TYPE_CHECKING
+
+from fl_audit.late_modules import late_modules
+
+PLACES = (
+    "fl_audit.privacy.accounting",
+    "fl_audit.privacy.calibration",
+    "fl_audit.privacy.claim",
+    "fl_audit.privacy.events",
+    "fl_audit.privacy.gaussian",
+    "fl_audit.privacy.guarantee",
+    "fl_audit.privacy.targets",
+)
+
+if TYPE_CHECKING:
+    from fl_audit.privacy import accounting as accounting
+    from fl_audit.privacy import calibration as calibration
+    from fl_audit.privacy import claim as claim
+    from fl_audit.privacy import events as events
+    from fl_audit.privacy import gaussian as gaussian
+    from fl_audit.privacy import guarantee as guarantee
+    from fl_audit.privacy import targets as targets
+else:
+    __getattr__ = late_modules(__name__, PLACES)

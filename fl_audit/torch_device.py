@@ -1,0 +1,31 @@
+"""Torch made ready to compute on a device, in this process."""
+
+import torch
+
+from fl_audit.device import Device
+from fl_audit.errors import require
+
+
+def require_device(device: Device) -> None:
+    """Raise `InputError` if this machine does not offer a device."""
+    is_there = device is Device.CPU or torch.cuda.is_available()
+    what = f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine"
+    require(is_there, f"{what}: accepted is 'cpu', or a build of torch for the graphics card")
+
+
+def settle_device(device: Device, tf32: bool = False) -> None:
+    """Get ready to compute on a device in this process.
+
+    Raises `InputError` if this machine does not offer it.
+
+    By itself torch lets a graphics card round the factors of convolutions to ten bits (TF32), and those of matrix
+    products not.
+
+    Parameters
+    ----------
+    device, tf32
+        The device, and whether a graphics card may round the factors of both.
+    """
+    require_device(device)
+    if device is Device.CUDA:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
