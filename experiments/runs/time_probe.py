@@ -153,7 +153,8 @@ def _client_processes(plan: AuditPlan) -> int:
     """Return how many client processes an embedded Ray has on this machine."""
     settings = plan.config.run
     cores = max(1, usable_cores() // settings.threads)
-    apart = _PROCESSES_APART if plan.public.with_insider else _PROCESSES_APART - 1
+    is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING
+    apart = _PROCESSES_APART if is_observed else _PROCESSES_APART - 1
     return min(settings.actors or cores, _clients_of_a_round(plan)) + apart
 
 

@@ -7,9 +7,9 @@ clipping norm are not random at all, so they are held against the public rule to
 import math
 
 import numpy as np
-from scipy.special import betainc, chdtr, fdtr, fdtrc, ndtri
+from scipy.special import betainc, chdtr, fdtr, fdtrc, ndtri, stdtr
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.statistics.lattice import table_p
 from fl_audit.verdict.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_copies import _cosine_at
@@ -123,14 +123,17 @@ def _first(values: Floats) -> tuple[int, int]:
 def secret_last_bits(opened: Opened) -> TestResult:
     """Test whether the last bits of releases are 1 as often with D as with D'.
 
-    Given how often they are 1 in all, the count with D is hypergeometric: of all coordinates together, and of each
-    sampled one, by Bonferroni. Those of models follow by the public step, see `exact_steps`.
+    Of all coordinates together the shares of trials with D are held against those of trials with D', by Student's t:
+    last bits of one release depend on each other where the noise is correlated, and need not be fair. Of each sampled
+    coordinate the count with D is hypergeometric, given how often its last bit is 1 in all; all by Bonferroni. The last
+    bits of models follow by the public step, see `exact_steps`.
     """
-    only_if(opened.last_bits is not None, Missing.NOT_OPENED)
+    only_if(opened.last_bits is not None and opened.odd is not None, Missing.NOT_OPENED)
     assert opened.last_bits is not None
+    assert opened.odd is not None
     found = opened.last_bits
     only_if(bool(found.of_places.min() > 0), Missing.ONE_SIDE)
-    looks = [_last_bit("all coordinates", found.odd, found.of)]
+    looks = [(_gap_of_trials(opened.odd, opened.members), "all coordinates", found.odd / found.of)]
     looks += [
         _last_bit(f"coordinate {place}", counts, found.of_places)
         for place, counts in zip(found.places, found.odd_places, strict=True)
@@ -141,6 +144,21 @@ def secret_last_bits(opened: Opened) -> TestResult:
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
     limit = min(1.0, reach * math.sqrt(float(np.sum(0.25 / found.of_places))))
     return TestResult(TestName.SECRET_LAST_BITS, gap, p_value, gap, 0.0, limit, place, more)
+
+
+def _gap_of_trials(odd: Floats, members: Flags) -> float:
+    """Return Student's p-value, two-sided, of means of trials with D against those with D'; 1 where all are equal."""
+    means = odd.mean(axis=1)
+    sides = means[members], means[~members]
+    freedom = means.size - 2
+    if freedom < 1 or min(side.size for side in sides) == 0:
+        return 1.0
+    squares = sum(float(np.square(side - side.mean()).sum()) for side in sides)
+    gap = float(sides[0].mean() - sides[1].mean())
+    if squares == 0:
+        return 1.0 if gap == 0 else 0.0
+    error = math.sqrt(squares / freedom * sum(1 / side.size for side in sides))
+    return 2 * float(stdtr(freedom, -abs(gap / error)))
 
 
 def _last_bit(place: str, odd: Integers, of: Integers) -> tuple[float, str, Floats]:

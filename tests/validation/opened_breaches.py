@@ -25,9 +25,9 @@ from fl_audit.verdict.family import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.engine_runs import breach_plan, measured_run
 from tests.validation.synthetic_noise import NoiseSetting, play
-from tests.validation.synthetic_opened import OpenedSetting, ReconstructedImages, draw, opened_of
+from tests.validation.synthetic_opened import OpenedDraws, OpenedSetting, draw, opened_of
 
-Change = Callable[[ReconstructedImages], None]
+Change = Callable[[OpenedDraws], None]
 _SMALL = NoiseSetting((("weight", 60), ("bias", 4)), trials=40, rounds=30)
 
 
@@ -81,13 +81,13 @@ ADAPTIVE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _fixed(drawn: ReconstructedImages) -> None:
+def _fixed(drawn: OpenedDraws) -> None:
     """Draw as many units in every round."""
     order = drawn.rng.random(drawn.taken.shape).argsort(axis=2).argsort(axis=2)
     drawn.taken = order < round(drawn.setting.rate * drawn.setting.units)
 
 
-def _shuffled(drawn: ReconstructedImages) -> None:
+def _shuffled(drawn: OpenedDraws) -> None:
     """Walk through all units in an order that is drawn anew for every pass."""
     setting, steps = drawn.setting, round(1 / drawn.setting.rate)
     for trial in range(setting.trials):
@@ -100,7 +100,7 @@ def _shuffled(drawn: ReconstructedImages) -> None:
 def _target(rate: float, only_with: bool | None = None) -> Change:
     """Draw the target at so many times the rate, under both secrets or one."""
 
-    def change(drawn: ReconstructedImages) -> None:
+    def change(drawn: OpenedDraws) -> None:
         more = drawn.rng.random(drawn.taken.shape[:2]) < min(1.0, rate * drawn.setting.rate)
         rows = slice(None) if only_with is None else drawn.members == only_with
         drawn.taken[rows, :, 0] = more[rows]
@@ -108,33 +108,33 @@ def _target(rate: float, only_with: bool | None = None) -> Change:
     return change
 
 
-def _set(where: Any, values: Callable[[ReconstructedImages], Any]) -> Change:
-    def change(drawn: ReconstructedImages) -> None:
+def _set(where: Any, values: Callable[[OpenedDraws], Any]) -> Change:
+    def change(drawn: OpenedDraws) -> None:
         drawn.taken[where] = values(drawn)
 
     return change
 
 
-def _by_size(drawn: ReconstructedImages) -> None:
+def _by_size(drawn: OpenedDraws) -> None:
     """Let the target take part where many others do."""
     sizes = drawn.taken[:, :, 1:].sum(axis=2)
     drawn.taken[:, :, 0] = sizes > np.quantile(sizes, 1 - drawn.setting.rate)
 
 
-def _with_more(drawn: ReconstructedImages) -> None:
+def _with_more(drawn: OpenedDraws) -> None:
     """Draw others more often with D."""
     more = drawn.rng.random(drawn.taken.shape) < 1.2 * drawn.setting.rate
     drawn.taken[drawn.members, :, 1:] = more[drawn.members, :, 1:]
 
 
-def _sevenths(drawn: ReconstructedImages) -> None:
+def _sevenths(drawn: OpenedDraws) -> None:
     drawn.taken[:, 6::7] = drawn.taken[:, 5:-1:7][:, : drawn.taken[:, 6::7].shape[1]]
 
 
 def _seed(first: int, others: tuple[int, ...], share: float = 1.0) -> Change:
     """Let clients draw from the seed of another, or share a part of its draws."""
 
-    def change(drawn: ReconstructedImages) -> None:
+    def change(drawn: OpenedDraws) -> None:
         for one in others:
             fresh = np.sqrt(1 - share**2) * drawn.shares[one]
             drawn.shares[one] = share * drawn.shares[first] + fresh
@@ -142,26 +142,26 @@ def _seed(first: int, others: tuple[int, ...], share: float = 1.0) -> Change:
     return change
 
 
-def _bits(new: Callable[[ReconstructedImages], Floats]) -> Change:
-    def change(drawn: ReconstructedImages) -> None:
+def _bits(new: Callable[[OpenedDraws], Floats]) -> Change:
+    def change(drawn: OpenedDraws) -> None:
         drawn.bits = new(drawn)
 
     return change
 
 
-def _bits_by_side(drawn: ReconstructedImages) -> Floats:
+def _bits_by_side(drawn: OpenedDraws) -> Floats:
     return drawn.bits * np.where(drawn.members, 1.0, 1.5)[:, None]
 
 
-def _last_bit(drawn: ReconstructedImages) -> None:
+def _last_bit(drawn: OpenedDraws) -> None:
     drawn.last_bits[:, :, 3] = drawn.members[:, None]
 
 
-def _step_by_secret(drawn: ReconstructedImages) -> None:
+def _step_by_secret(drawn: OpenedDraws) -> None:
     drawn.wrong_steps = np.where(drawn.members, 50.0, 0.0)[:, None] * np.ones(drawn.setting.rounds)
 
 
-def _norm_of_true_bits(drawn: ReconstructedImages) -> None:
+def _norm_of_true_bits(drawn: OpenedDraws) -> None:
     drawn.wrong_norms[:, 1:] = 1.0
 
 

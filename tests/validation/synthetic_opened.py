@@ -3,6 +3,7 @@
 Counts are worked out here from raw samples and draws, independently of what the challenger of a federation keeps.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,7 @@ class OpenedSetting:
 
 
 @dataclass
-class ReconstructedImages:
+class OpenedDraws:
     """Everything that is drawn in secret, honest until a breach changes it."""
 
     rng: np.random.Generator
@@ -44,7 +45,7 @@ class ReconstructedImages:
     wrong_norms: Floats  # (trials, rounds)
 
 
-def draw(rng: np.random.Generator, setting: OpenedSetting) -> ReconstructedImages:
+def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
     """Return honest draws.
 
     Parameters
@@ -54,7 +55,7 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> ReconstructedImage
     """
     shape = setting.trials, setting.rounds
     nothing = np.zeros(shape)
-    return ReconstructedImages(
+    return OpenedDraws(
         rng, setting,
         rng.permutation(setting.trials) % 2 == 0,
         rng.random((*shape, setting.units)) < setting.rate,
@@ -65,7 +66,7 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> ReconstructedImage
     )  # fmt: skip
 
 
-def opened_of(drawn: ReconstructedImages) -> Opened:
+def opened_of(drawn: OpenedDraws) -> Opened:
     """Return what the challenger opens of such draws; the insider is client 1, and knows its own share alone."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
     honest = Opened(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
@@ -77,10 +78,11 @@ def opened_of(drawn: ReconstructedImages) -> Opened:
         wrong_steps=drawn.wrong_steps,
         wrong_norms=drawn.wrong_norms,
         last_bits=_last_bits(drawn),
+        odd=(2 * drawn.last_bits.sum(axis=2) - drawn.setting.coordinates) / math.sqrt(drawn.setting.coordinates),
     )
 
 
-def _samples(drawn: ReconstructedImages) -> Samples:
+def _samples(drawn: OpenedDraws) -> Samples:
     taken, setting = drawn.taken[:, :, 1:], drawn.setting
     target, units = drawn.taken[:, :, 0], setting.units - 1
     overlaps = np.zeros(target.shape, dtype=np.int64)
@@ -104,14 +106,14 @@ def _counted(values: Integers, trials: int, rate: float) -> Counted:
     return Counted(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
 
 
-def _shares(drawn: ReconstructedImages) -> Shares:
+def _shares(drawn: OpenedDraws) -> Shares:
     """Return products of all shares, and of the sum of those that the insider, client 1, does not know."""
     others = [one for one in range(drawn.setting.clients) if one != 1]
     rows = np.stack([drawn.shares[others].sum(axis=0), *drawn.shares]).reshape(drawn.setting.clients + 1, -1)
     return Shares(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
 
 
-def _last_bits(drawn: ReconstructedImages) -> LastBits:
+def _last_bits(drawn: OpenedDraws) -> LastBits:
     sides = [drawn.last_bits[drawn.members], drawn.last_bits[~drawn.members]]
     return LastBits(
         np.array([int(side.sum()) for side in sides]),
