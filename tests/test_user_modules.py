@@ -54,7 +54,9 @@ def theirs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def searched(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
+    # An installation puts nothing of the repository into the path; modules of tests that are packages do.
+    elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+    monkeypatch.setattr(sys, "path", [str(theirs), *elsewhere])
     monkeypatch.setattr(user_modules, "_searched", [])
     names = ("my_models", "my_helpers", "plain", "plain.models", *OF_PARTIES)
     kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}

@@ -275,18 +275,16 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
 
 
 def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray._private import services
-
     def none(address: str) -> str:
         raise ConnectionError("Found multiple active Ray instances")
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         monkeypatch.setattr(access, "_asks_for_token", lambda address: False)
-        monkeypatch.setattr(services, "canonicalize_bootstrap_address_or_die", lambda _: address)
+        monkeypatch.setattr(access, "canonicalize_bootstrap_address_or_die", lambda _: address)
         assert cluster_at("auto") == cluster_at(address) == address
         assert cluster_at(None) is None
-    monkeypatch.setattr(services, "canonicalize_bootstrap_address_or_die", none)
+    monkeypatch.setattr(access, "canonicalize_bootstrap_address_or_die", none)
     with pytest.raises(InputError, match="not exactly one Ray cluster runs on this machine"):
         cluster_at("auto")
 
