@@ -184,7 +184,9 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     They are asked for the same round of the same federation, with the same models. What was announced before is
     forgotten.
     """
-    own = [Request(*call) for call in calls if call[0].metadata.message_type == "train"]
+    trained = [call for call in calls if call[0].metadata.message_type == "train"]
+    # Another app's messages name no federation, and none of its clients train together.
+    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(Record.CONFIG, {})]
     about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
     told = {id(one.arrays[models_key(0)].data) for one in own}
     is_one = len(about) == len(told) == 1
