@@ -130,7 +130,7 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
         ({"audit": {"reconstruct-samples": 41}}, "reconstruct-samples = 41 of 40 records"),
         (
             {"audit": {"reconstruct-samples": None, "reconstruct-time-limit": 3.0}},
-            "reconstruct_time_limit = 3.0 needs pictures",
+            "reconstruct_time_limit = 3.0 needs reconstruct-samples",
         ),
         ({"privacy": {"sensitivity": "local"}}, "accepted are guarantees of global sensitivity"),
         (

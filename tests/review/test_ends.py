@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -55,7 +56,10 @@ class Begun:
 
     def players(self) -> list[psutil.Process]:
         """Return the processes that play trials: copies of the one that the command has started."""
-        own = [one for one in self.family() if "_process" in " ".join(one.cmdline())]
+        own = []
+        for one in self.family():
+            with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
+                own += [one] if "_program" in " ".join(one.cmdline()) else []
         return [one for one in own if one.parent() in own]
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
