@@ -366,8 +366,8 @@ def progress(total):
 
 
 if __name__ == "__main__":
-    playing.cores = lambda: 2
-    playing.carry_out_all([Task(), Task()], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
+    run_scheduling.cores = lambda: 2
+    run_scheduling.carry_out_all([Task(), Task()], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
 """
 
 

@@ -581,7 +581,7 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the trials, every trial takes a twentieth of a second."""
     seconds = count(step=0.05)
-    for module in ("campaign", "crew"):
+    for module in ("trial_runner", "worker_pool"):
         monkeypatch.setattr(
             f"fl_audit.strategies.black_box.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
         )

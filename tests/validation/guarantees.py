@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import assert_never
 
 import numpy as np
+import pandas as pd
 import torch
 from rich.box import SIMPLE
 from rich.console import Console
@@ -99,6 +100,11 @@ class CombinationRow:
         return self.violated > allowed(len(self.verdicts))
 
 
+def _is_by_trial(table: pd.DataFrame | None) -> bool:
+    """Return whether a table has rows of trials; tallies are of all of them, and cannot be cut."""
+    return table is not None and "trial" in table
+
+
 def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
     """Cut a run into runs of so many trials each; what is left over is left out."""
     numbers = run.tables.trials["trial"].to_numpy()
@@ -106,7 +112,9 @@ def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
     for start in range(0, len(numbers) - trials + 1, trials):
         chosen = numbers[start : start + trials]
         parts = {
-            name: None if table is None else table[table["trial"].isin(chosen)].reset_index(drop=True)
+            name: None
+            if table is None or "trial" not in table
+            else table[table["trial"].isin(chosen)].reset_index(drop=True)
             for name, table in tables.items()
         }
         yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
