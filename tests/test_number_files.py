@@ -210,4 +210,4 @@ def test_a_million_numbers_are_answered_in_five_seconds(command: list[str]) -> N
         subprocess.run(called, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
         after = os.times()
         times.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(times) < 6.5  # below 5 s of a quiet machine; a process beside it slows a core down
+    assert min(times) < 5

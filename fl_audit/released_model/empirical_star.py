@@ -142,7 +142,17 @@ def empirical_epsilon_star(
     members, population = checked_pair(member_losses, population_losses, at_least=1)
     require_star_delta(delta)
     require_cut(cut)
-    counts = threshold_counts(members, population)
+    return epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
+
+
+def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) -> Floats:
+    """Return Epsilon* of every model, (...), from the counts at all thresholds, so that one sort serves several cuts.
+
+    Parameters
+    ----------
+    counts, delta, cut
+        The counts of losses; delta and cut as for `empirical_epsilon_star`.
+    """
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
     tnr = (counts.population_total - counts.population) / counts.population_total

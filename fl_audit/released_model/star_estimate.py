@@ -15,7 +15,7 @@ from fl_audit.errors import choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model import normal_mixture as mixtures
-from fl_audit.released_model.empirical_star import LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.released_model.empirical_star import LossAttacks, epsilon_star_of_counts, loss_attacks, threshold_counts
 from fl_audit.released_model.few_losses import FEWEST, value_by_chance
 from fl_audit.released_model.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.released_model.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
@@ -145,7 +145,7 @@ def estimate_epsilon_star(
     if min(each.size for each in losses) < FEWEST:
         chosen = wanted or StarMethod.EMPIRICAL
         return _of_few(losses, delta, chosen, confidence, DEFAULT_CUTS[chosen] if cut is None else cut)
-    numbers = _Asked(delta, confidence, cut, shift)
+    numbers = _Arguments(delta, confidence, cut, shift, loss_attacks(*losses))
     if wanted is not None:
         return _estimate(losses, wanted, numbers, rng)[0]
     fitted, rejected = _estimate(losses, StarMethod.PARAMETRIC, numbers, rng)
@@ -159,27 +159,29 @@ def estimate_epsilon_star(
     return replace(counted, warnings=(reason, *rejected[1:], *counted.warnings))
 
 
-class _Asked(NamedTuple):
-    """The arguments of `estimate_epsilon_star` that every method is given."""
+class _Arguments(NamedTuple):
+    """What every method is given: arguments of `estimate_epsilon_star`, and what does not depend on the method."""
 
     delta: float
     confidence: float
     cut: float | None
     shift: float
+    attacks: LossAttacks
 
 
 def _estimate(
-    losses: _Pair, method: StarMethod, asked: _Asked, rng: np.random.Generator
+    losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
     """Return Epsilon* by one method, and what is wrong with its fits: empty where they hold, or there are none."""
-    delta, cut = asked.delta, DEFAULT_CUTS[method] if asked.cut is None else asked.cut
-    scores, distributions = parametric.scores_of_pair(*losses, asked.shift), None
+    delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
+    scores, distributions = parametric.scores_of_pair(*losses, given.shift), None
     if method is StarMethod.EMPIRICAL:
-        value, beyond = (float(empirical_epsilon_star(*losses, delta, limit)) for limit in (cut, 0.0))
-        interval = empirical_interval(*losses, delta, cut, asked.confidence)
+        counts = threshold_counts(*losses)
+        value, beyond = (float(epsilon_star_of_counts(counts, delta, limit)) for limit in (cut, 0.0))
+        interval = empirical_interval(*losses, delta, cut, given.confidence)
     elif not all(np.ptp(each) > 0 for each in scores):
         # Where a set is constant, the value is 0 or infinite whatever the distribution of the other set.
-        value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, asked.shift, cut))
+        value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, given.shift, cut))
         interval = (value, value)
     else:
         distributions = _distributions(scores, method, rng)
@@ -187,25 +189,25 @@ def _estimate(
         interval = (value, value)
         if math.isfinite(value):
             if method is StarMethod.PARAMETRIC:
-                draws = parametric_draws(gather(*losses), delta, asked.shift, _REPLICATES, rng, cut)
+                draws = parametric_draws(gather(*losses), delta, given.shift, _REPLICATES, rng, cut)
             else:
                 draws = _mixture_draws(scores, distributions, delta, cut, rng)
-            interval = hull_interval(value, draws, asked.confidence)
+            interval = hull_interval(value, draws, given.confidence)
     warnings = tuple(_warnings(losses, distributions, delta, cut, value, method))
     fits = zip(_SETS, scores, distributions or (), strict=False)
     poor = tuple(said for name, each, distribution in fits for said in _poor_fit(name, each, distribution, method, rng))
-    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    sizes = losses[0].size, losses[1].size
     chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
     found = StarEstimate(
         value,
         delta,
         method,
         interval,
-        asked.confidence,
+        given.confidence,
         cut,
         max(value, beyond),
         *sizes,
-        attacks,
+        given.attacks,
         distributions,
         warnings + poor + chance,
     )
