@@ -129,12 +129,12 @@ def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
 def _numbers(lines: list[str]) -> Floats | None:
     """Return lines as numbers, blank ones left out; None if one is none."""
     try:
-        return np.array(list(map(float, lines)))
+        return np.fromiter(map(float, lines), np.float64, len(lines))
     except ValueError:
         pass
     filled = [line for line in lines if line and not line.isspace()]
     try:
-        return np.array(list(map(float, filled)))
+        return np.fromiter(map(float, filled), np.float64, len(filled))
     except ValueError:
         pass
     words = [_WORDS.get(line.strip().lower()) for line in filled]

@@ -36,7 +36,14 @@ from fl_audit.local_training.readings import (
     noise_of,
     sampling_of,
 )
-from fl_audit.local_training.replay import Enough, ReplayLead, Track, are_same_states, random_states, set_random_states
+from fl_audit.local_training.replay import (
+    Enough,
+    FollowedTraining,
+    Track,
+    are_same_states,
+    random_states,
+    set_random_states,
+)
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
 _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
@@ -49,7 +56,7 @@ class Recorder:
     ----------
     kept_steps
         Of how many first steps the sums and gradients are kept, and the weights at so many first batches.
-    lead
+    followed
         An earlier training to follow; None for none.
     is_short
         Whether the training is ended by `Enough` after the steps that are kept.
@@ -60,11 +67,11 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        lead: ReplayLead | None = None,
+        followed: FollowedTraining | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.edit, self.track, self._kept, self._lead = edit, Track(), kept_steps, lead
+        self.edit, self.track, self._kept, self._followed = edit, Track(), kept_steps, followed
         self.dataset: Any = None  # that of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
@@ -141,7 +148,7 @@ class Recorder:
             self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
             return drawn
         number = len(self.batches)
-        chosen = None if self._lead is None else self._lead.batch(number)
+        chosen = None if self._followed is None else self._followed.batch(number)
         self._follow(number)
         self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
         return drawn if chosen is None else chosen
@@ -178,7 +185,7 @@ class Recorder:
 
     def _follow(self, number: int) -> None:
         """Bring the training to where the one that it follows drew a batch."""
-        track = None if self._lead is None else self._lead.track
+        track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
         set_random_states(track.states[number])

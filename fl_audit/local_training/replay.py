@@ -31,7 +31,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class ReplayLead:
+class FollowedTraining:
     """An earlier training that a replay follows."""
 
     track: Track

@@ -16,7 +16,7 @@ from fl_audit.arrays import Floats
 from fl_audit.local_training.facts import PrivateStep, RecordedTraining
 from fl_audit.local_training.neighbours import crafted_record, most_dissimilar, record_at, with_record, without_record
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import ReplayLead, random_states, set_random_states
+from fl_audit.local_training.replay import FollowedTraining, random_states, set_random_states
 
 Edit = Callable[[Any], Any]
 Run = Callable[[Recorder, Edit], RecordedTraining]
@@ -102,10 +102,10 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
 
 
 def _recorded(
-    run: Run, edit: Edit, start: Any, lead: ReplayLead | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: Any, followed: FollowedTraining | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
     set_random_states(start)
-    recorder = Recorder(KEPT_STEPS, lead, is_short)
+    recorder = Recorder(KEPT_STEPS, followed, is_short)
     return recorder, run(recorder, edit)
 
 
@@ -125,7 +125,9 @@ def _replayed(
     def changed(data: Any) -> Any:
         return without_record(edit(data), index) if other is None else with_record(edit(data), index, other)
 
-    _, shorter = _recorded(run, changed, start, ReplayLead(leader.track, index if other is None else None), is_short)
+    _, shorter = _recorded(
+        run, changed, start, FollowedTraining(leader.track, index if other is None else None), is_short
+    )
     pairs = list(_pairs(longer, shorter))
     last = max((place for place, both in enumerate(pairs) if all(one.total is not None for one in both)), default=-1)
     pairs = pairs[: last + 1]

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -98,7 +99,7 @@ class TestName(StrEnum):
             return 1.0
         if self in (TestName.SCORES, TestName.CANDIDATES):
             return 1.0 - math.fsum(test.share for test in BESIDE_SCORES)
-        return self.weight / math.fsum(test.weight for test in TestName)
+        return self.weight / _weight_in_all()
 
     @property
     def level(self) -> float:
@@ -109,6 +110,11 @@ class TestName(StrEnum):
     def is_about_secret(self) -> bool:
         """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
         return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
+
+
+@cache
+def _weight_in_all() -> float:
+    return math.fsum(test.weight for test in TestName)
 
 
 OF_OPENED = (

@@ -128,6 +128,7 @@ def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalLimit()
+    # A target that is longer than the norm, which no claim allows, stands for itself.
     limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0

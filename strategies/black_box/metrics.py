@@ -30,7 +30,7 @@ def _note(name: object) -> None:
         names[name] = None
 
 
-class _Heard:
+class _TracedMetrics:
     """Notes what is looked up in a mapping: by `[]`, `get`, `in` and what rests on these; stands before the mapping."""
 
     def __getitem__(self, name: str) -> Any:
@@ -46,14 +46,14 @@ class _Heard:
         return super().get(name, default)  # type: ignore[misc]
 
 
-class TracedRecord(_Heard, MetricRecord):
+class TracedRecord(_TracedMetrics, MetricRecord):
     """Metrics of a reply that note what is looked up in them."""
 
     def keys(self) -> KeysView[str]:
         return KeysView(self)
 
 
-class TracedDict(_Heard, dict[str, Any]):
+class TracedDict(_TracedMetrics, dict[str, Any]):
     """The same as a dictionary, as strategies of the old interface are given it."""
 
 
