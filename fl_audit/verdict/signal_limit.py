@@ -25,6 +25,8 @@ RARE_TIMES, RARE_SHARE = 5.0, 0.02
 """The breach in few trainings of which every run says from how many trials it is found: five times in 2 % of them."""
 
 _MOST_TRIALS = 2**40
+_MOST_NEEDED = 2**100  # noise that hides all takes more trials than anybody plays, and the number says so
+_MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float
     limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
-    found = _limits(limits[0], trials, each, held.size / trials)
+    found = _limits(limits[0], trials, drift.freedom, level, each, held.size / trials)
     return replace(found, times=limits[1], counted=1 + drift.value / drift.unit)
 
 
@@ -148,16 +150,26 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
     """
     count = max(3, round(trials * rounds * share))
     unit = length * math.sqrt(trials * rounds * share)
-    times = 1 + detectable_shift(count - 1, TestName.SIGNAL.level) / unit
-    return _limits(times, trials, length * math.sqrt(rounds), share)
+    level = TestName.SIGNAL.level
+    times = 1 + detectable_shift(count - 1, level) / unit
+    return _limits(times, trials, count - 1, level, length * math.sqrt(rounds), share)
 
 
-def _limits(limit: float, trials: int, each: float, share: float) -> SignalLimit:
-    """Return the limits: what is found falls with the square root of the number of trials."""
+def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalLimit:
+    """Return the limits: a drift grows with the root of the number of trials, and more of them tell its spread better.
+
+    Few trials would be said to need far too many others, if the spread were known no better from these.
+    """
     if not math.isfinite(limit):
         return SignalLimit()
-    needed = math.ceil(trials * ((limit - 1) / (BREACH - 1)) ** 2 * (1 - 1e-12))
-    return SignalLimit(limit, limit, needed, _rare(each, share))
+    found = detectable_shift(freedom, level)
+
+    def is_enough(number: int) -> bool:
+        known = min(_MOST_FREEDOM, max(2, round((freedom + 1) * number / trials) - 1))
+        shift = detectable_shift(known, level) / found
+        return (limit - 1) * shift * math.sqrt(trials / number) <= (BREACH - 1) * (1 + 1e-9)
+
+    return SignalLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(each, share))
 
 
 def _rare(each: float, share: float) -> int | None:

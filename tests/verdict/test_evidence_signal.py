@@ -139,3 +139,8 @@ def test_a_record_that_counts_twice_is_found_by_a_small_run() -> None:
     breach = Breach("twice", (), target=counted(2.5))
     broken = {test.name for test in run_family(small_run(4, breach), TESTS)[0] if test.violated}
     assert TestName.SIGNAL in broken
+
+
+def test_a_plan_of_few_trials_asks_for_as_many_as_a_plan_of_enough() -> None:
+    asked = {planned_signal(trials, 10, 1 / (2 * 5.82), 1.0).trials_needed for trials in (2, 40, 1400)}
+    assert len(asked) == 1
