@@ -423,6 +423,7 @@ def test_a_refusal_is_that_of_the_accountant_that_counts(fl_audit: FlAudit, adja
         assert "pld does" not in ended.stderr
 
 
+@pytest.mark.long
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "guarantee.png")
     found = fl_audit("calibrate", *flags)

@@ -87,6 +87,7 @@ def test_table_and_figure(run: Run, ending: str) -> None:
     assert Path(f"star.{ending}").stat().st_size > 5000
 
 
+@pytest.mark.long
 def test_figures_of_what_has_no_distribution(run: Run) -> None:
     for one, method in (("flat.txt", "parametric"), ("members.txt", "empirical")):
         assert run(one, "population.npy", "--delta", "0", "--method", method, "--plot", "star.png")[0] == 0

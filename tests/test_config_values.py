@@ -33,6 +33,7 @@ def refusal(section: str, key: str, value: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize(
     ("section", "key", "value", "said"),
     [
@@ -69,7 +70,7 @@ def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, va
     assert said in refusal(section, key, value)
 
 
-@pytest.mark.few_cases(30)
+@pytest.mark.few_cases(8)
 @pytest.mark.parametrize(("section", "key"), [(section, key) for section, key, _ in FIELDS])
 def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
     values = small_settings()

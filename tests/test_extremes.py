@@ -183,7 +183,7 @@ def test_every_command_is_walked_over() -> None:
     assert set(BASES) == set(ROOT.commands)
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in numeric(name))])
 def test_the_largest_numbers(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -287,6 +287,7 @@ def test_no_picture_is_made_larger_than_any_model_reads() -> None:
         ImageSettings.of({"image-size": 10**9})
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer_is_told_in_seconds() -> None:
     pytest.importorskip("mlflow")
     with socket.socket() as one:

@@ -3,7 +3,6 @@
 Nor has it two public classes of one name, or more questions about the kind of audit than are left outside `audits/`.
 """
 
-import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -79,9 +78,8 @@ def test_questions_about_the_kind_of_audit_become_fewer() -> None:
 def test_no_two_public_classes_have_one_name() -> None:
     homes = defaultdict(list)
     for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            homes[name].append(str(path.relative_to(ROOT)))
     assert len(homes) > 500
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 

@@ -61,6 +61,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "site-packages"
 
 
+@pytest.mark.long
 def test_the_small_package_is_enough(unpacked: Path) -> None:
     """Nothing that it does not bring can be imported, and a ledger is kept with it as well."""
     absent = ("torch", "pandas", "sklearn", "ray", "opacus", "pyarrow", "matplotlib", "flwr_datasets")

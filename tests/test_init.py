@@ -73,6 +73,7 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (config.data.clients, config.training.rounds, config.privacy.advantage) == (5, 7, 0.3)
 
 
+@pytest.mark.long
 def test_a_refusal_names_options_and_they_fix_it() -> None:
     rows = {"age": [7, 3, None] * 20, "id": [f"P{row}" for row in range(60)], "outcome": ["ill", "well"] * 30}
     pd.DataFrame(rows).to_csv("gaps.csv", index=False)

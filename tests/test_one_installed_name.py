@@ -149,11 +149,13 @@ def test_an_app_is_reviewed_with_its_own_packages(app: Path) -> None:
     assert "cannot be imported" not in heard
 
 
+@pytest.mark.long
 def test_an_app_is_audited_in_place_with_its_own_packages(app: Path) -> None:
     toys = Path(__file__).parent / "in_place"
     assert python(app, "-c", IN_PLACE, str(app), str(toys)).strip() == f"{app / 'strategies'} ['campaign.json']"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.long])])
 def test_models_and_loaders_import_such_packages_and_ours_are_modules_of_the_one_name(app: Path, engine: str) -> None:
     """Each module of ours is loaded once, under one name, wherever its file lies."""

@@ -127,6 +127,7 @@ def test_the_guarantee_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) 
     assert classic.epsilon == pytest.approx(min(divergences + math.log(100) / (orders - 1)), rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("adjacency", "relation", "unit"),
     [

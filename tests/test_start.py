@@ -91,6 +91,7 @@ def test_a_start_is_short(words: tuple[str, ...], most: float) -> None:
     assert min(_processor_seconds(*words) for _ in range(3)) < most
 
 
+@pytest.mark.long
 def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
     (tmp_path / "audit.toml").write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\ndelta = 1e-3\n")

@@ -69,6 +69,7 @@ def test_nothing_that_is_installed_needs_what_is_not(installed: Path) -> None:
     assert not [line for line in needed if "dp-accounting" in line and "extra ==" not in line]
 
 
+@pytest.mark.long
 def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, tmp_path: Path) -> None:
     for name in ("server", "clients", "strategies", "tests"):
         (tmp_path / f"{name}.py").write_text(TRAP)

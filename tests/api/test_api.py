@@ -100,6 +100,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[fa.Run, list[str]]:
     return run, heard
 
 
+@pytest.mark.long
 def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
     found, _ = run
     assert found.verdict in Verdict

@@ -160,7 +160,7 @@ def _stopping(error: BaseException, after: int) -> Callable[[int], None]:
     return stop
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("stopped_by", [KeyboardInterrupt(), FederationError("no client answered")])
 def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
     stopped_by: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -106,6 +106,7 @@ def test_honest_twins_are_not_accused(honest: HonestMechanism, kinds: tuple[str,
     assert _result(honest, *kinds).verdict is Verdict.CONSISTENT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("honest", "deviation"), [(CENTRAL, 1 / 4), (DISTRIBUTED, (4 / 3) ** 0.5 / 4), (LOCAL, 4.0)])
 def test_honest_noise_is_as_large_as_it_says(honest: HonestMechanism, deviation: float) -> None:
     # 60 trials of 9 values: outside these limits once in 10,000 seeds.

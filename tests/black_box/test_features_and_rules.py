@@ -43,6 +43,7 @@ def test_single_precision_noise_shows_in_its_finest_bits_and_noise_on_a_grid_doe
     assert feature_groups(trials_of(on_grid))[FINEST][:, 0].max() <= 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("parameters", "told"), [(9, 0.740), (100, 0.908)])
 def test_how_much_low_bits_tell_where_everybody_else_cancels(parameters: int, told: float) -> None:
     """Of a mean of 20 updates in float32 and its noise, as in Flower's wrappers: the claim allows 69.1 %.

@@ -72,6 +72,7 @@ def test_an_old_strategy_is_held_to_its_claim(strategy: Callable[..., Any], expe
     assert result.verdict is Verdict(expected)
 
 
+@pytest.mark.long
 def test_a_reply_that_is_missing_or_an_error_has_failed() -> None:
     result = audit_system(
         AuditedSystem(lambda: old.FedAvg(accept_failures=False)), _CLAIM, budget=_SMALL, include=["missing reply"]

@@ -155,6 +155,7 @@ def test_a_system_is_refused_in_one_line(changes: dict[str, Any], said: str) -> 
         AuditedSystem(private, **changes)
 
 
+@pytest.mark.long
 def test_an_observer_may_be_named_by_its_word() -> None:
     system = AuditedSystem(private, observer="server")  # type: ignore[arg-type]
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)

@@ -75,6 +75,7 @@ def test_what_a_task_raises_is_raised() -> None:
         _said_by(work, range(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_is_done_when_the_time_is_over_counts_and_nothing_works_on(tmp_path: Path, processes: int) -> None:
     def work(task: int, until: float) -> int:
@@ -111,6 +112,7 @@ def test_where_copies_wait_for_threads_that_they_lack_this_process_goes_on_alone
     assert "goes on alone" in said[0]
 
 
+@pytest.mark.long
 def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
     """Of a program: the tests' own limits of time use the same alarm, and whoever uses it keeps it."""
     program = (

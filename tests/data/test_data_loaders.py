@@ -37,6 +37,7 @@ def test_loaded_once_and_read_only() -> None:
         source.pool.features[0, 0] = 1
 
 
+@pytest.mark.long
 def test_published_adult(published: str) -> None:
     source = load_source(DataSpec("adult", published))
     assert source.pool.features.shape == (30162, 104)
@@ -51,6 +52,7 @@ def test_published_adult(published: str) -> None:
     assert source.pool.features.max(axis=0).min() == 1
 
 
+@pytest.mark.long
 def test_published_adult_with_its_incomplete_rows(published: str) -> None:
     source = load_source(DataSpec("adult-all", published))
     assert source.test is not None

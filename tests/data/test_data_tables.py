@@ -259,6 +259,7 @@ def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
     assert load_with(tmp_path, text, max_levels=150).pool.features.shape == (300, 150)
 
 
+@pytest.mark.long
 def test_many_texts_cost_no_memory_before_they_are_refused(tmp_path: Path) -> None:
     text = table_of({"word": [f"w{number}" for number in range(30_000)]}, records=60_000)
     with pytest.raises(InputError, match="column word has 30,000 different texts"):

@@ -75,6 +75,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         yield Workspace(directory)
 
 
+@pytest.mark.few_cases(14)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", _pages_with_blocks())
 def test_every_block_of_a_page_runs(page: str, workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

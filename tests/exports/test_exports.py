@@ -99,6 +99,7 @@ def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     assert "without a run of this name" in str(again.exception)
 
 
+@pytest.mark.long
 def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient
 

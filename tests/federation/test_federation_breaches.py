@@ -46,6 +46,7 @@ def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> Non
     assert {test.name for test in tests} == set(TestName) - set(ALONE) - {name for name, _ in missing}
 
 
+@pytest.mark.long
 def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Path) -> None:
     breach = next(one for one in BREACHES if one.name == "noise 1.1 times larger under D' only")
     found = run_audit(breach_plan(5), tmp_path / "run", Engine.LOCAL, parties=parties_of(breach))

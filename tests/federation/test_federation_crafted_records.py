@@ -57,6 +57,7 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakeP
     assert len(run_audit(more, tmp_path / "crafted", Engine.LOCAL, resume=True, with_report=False).trials) == 7
 
 
+@pytest.mark.long
 def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy=PRIVACY, audit={"neighbour": "crafted-opposite", "epsilon-star": False})
     assert plan.public.pair.replacement is None
@@ -96,6 +97,7 @@ def test_where_none_can_be_crafted_it_is_refused(
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.long
 def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def refused(found: dict[str, list[str]], wanted: set[str]) -> None:
         assert set(said) <= wanted, f"{name} answers {said}"
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private.worker import global_worker

@@ -66,6 +66,7 @@ def test_ray_gives_the_trials_of_the_local_engine(
     pd.testing.assert_frame_equal(*told, check_exact=True)
 
 
+@pytest.mark.long
 def test_batches_in_flight_change_nothing(small_plan: MakePlan, tmp_path: Path) -> None:
     one = run_audit(small_plan(run={"batches-in-flight": 1}), tmp_path / "one", Engine.LOCAL, with_report=False)
     two = run_audit(small_plan(run={"batches-in-flight": 2}), tmp_path / "two", Engine.LOCAL, with_report=False)
@@ -136,6 +137,7 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
     assert "fl-audit: failed with status 3: " in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdict(
     small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

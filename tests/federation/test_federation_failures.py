@@ -28,6 +28,7 @@ def _stored_batches(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "challenger").glob("batches/batch-*"))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("kind", IN_PROCESS_FAULTS)
 def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
@@ -41,6 +42,7 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.long
 def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(run={"batches-in-flight": 1, "trials-per-batch": 2})
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)

@@ -81,7 +81,7 @@ def exact_losses(monkeypatch: pytest.MonkeyPatch) -> None:
 UNEQUAL = {"partition": "exponential", "clients": 4}
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 @pytest.mark.parametrize(
     "change",
@@ -109,6 +109,7 @@ def test_federated_equals_pooled(
         assert not one.columns.clients
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 def test_a_victim_with_one_record_that_is_not_always_there(
     adjacency: str, small_plan: MakePlan, exact_losses: None
@@ -141,6 +142,7 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
     return float(scores.mean()), float(scores.std())
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("cut", [0.0, 0.05])
 @pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
 def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, small_plan: MakePlan) -> None:
@@ -162,6 +164,7 @@ def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, smal
                 assert result.columns.clients["epsilon_star"][row, -1, client] == pytest.approx(own, abs=1e-9)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("told", [False, True])
 def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
@@ -255,6 +258,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("audit", "said"),
     [

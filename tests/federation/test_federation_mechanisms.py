@@ -196,7 +196,7 @@ def close(found: Tensor, expected: Tensor, rounding: float = ROUNDING) -> None:
     np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=0, atol=rounding)
 
 
-@pytest.mark.few_cases(10)
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_may(
     name: str, small_plan: MakePlan, tmp_path: Path
@@ -300,7 +300,7 @@ def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None
 
 
 # Of a part of a batch sums are worked out in other shapes than those of the run, which is the harder case.
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("name", "keep"), [*((name, 2) for name in MECHANISMS), ("sampled records", TRIALS)])
 def test_replay_from_public_files_gives_the_same_beliefs(
     name: str, keep: int, small_plan: MakePlan, tmp_path: Path
@@ -316,7 +316,7 @@ def test_replay_from_public_files_gives_the_same_beliefs(
     np.testing.assert_allclose(again.sigma, scale[:keep], rtol=1e-12)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
 def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     columns = []
@@ -328,7 +328,7 @@ def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp
             np.testing.assert_allclose(other[column], columns[0][column], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.xdist_group("elsewhere")
 @pytest.mark.parametrize("name", ["adaptive, sampled", "distributed"])
 def test_clients_in_another_process_give_the_same_trials(
@@ -409,6 +409,7 @@ def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_pa
             assert np.array_equal(one.arrays["taking_part"], drawn)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("insiders", [1, 3])
 def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
     insiders: int, small_plan: MakePlan, tmp_path: Path
@@ -432,6 +433,7 @@ def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
     assert len(observers) == insiders
 
 
+@pytest.mark.long
 def test_only_a_server_that_is_the_adversary_shows_a_contribution(small_plan: MakePlan, tmp_path: Path) -> None:
     for name in ("local", "local, at the server"):
         _, told = told_in(name, small_plan, tmp_path / name)

@@ -72,7 +72,7 @@ def play(directory: Path, changes: tuple[Changes, ...], parties: Parties = HONES
     return run_audit(resolve(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
 
 
-@pytest.mark.few_cases(4)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism])

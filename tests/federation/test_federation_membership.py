@@ -74,6 +74,7 @@ def test_the_insider_is_not_beaten_by_the_membership_adversary(
     assert binomtest(int(membership.sum()), membership.size, bound, alternative="greater").pvalue > FALSE_ALARM
 
 
+@pytest.mark.long
 def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_path: Path) -> None:
     found = play(small_plan, tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
     assert found["membership"]["low"] > 0.4
@@ -106,6 +107,7 @@ def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tup
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("adjacency", "with_star"), [("replace-record", True), ("add-remove-record", False)])
 def test_columns_are_those_of_the_final_models(
     adjacency: str, with_star: bool, small_plan: MakePlan, tmp_path: Path
@@ -119,6 +121,7 @@ def test_columns_are_those_of_the_final_models(
     assert trials["epsilon_star"].notna().all() == with_star
 
 
+@pytest.mark.long
 def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: Path) -> None:
     contents = run_audit(small_plan(privacy={"sensitivity": "global"}), tmp_path / "run", Engine.LOCAL)
     found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
@@ -134,6 +137,7 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
     assert "The membership adversary" in page
 
 
+@pytest.mark.long
 def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
     assert "no other record is claimed" in on.summary["membership"]["bound_scope"]

@@ -54,7 +54,7 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
     return found, float(np.sqrt(covariance[0, 0]))
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("training", "privacy", "canaries", "decoys"),
     [
@@ -159,6 +159,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
         assert (judged.verdict, judged.limit_of_detection) == ("inconclusive", limit)
 
 
+@pytest.mark.long
 def test_everybody_trains_and_only_canaries_toss_coins(small_plan: MakePlan, tmp_path: Path) -> None:
     found = played(one_run_plan(small_plan, AVERAGED | {"rounds": 30}, audit={"trials": 3}), tmp_path / "run")
     table = found.run.tables.canaries
@@ -182,6 +183,7 @@ def test_ray_gives_the_canaries_of_the_local_engine(small_plan: MakePlan, tmp_pa
     pd.testing.assert_frame_equal(ray.run.tables.canaries, local.run.tables.canaries, check_exact=True)
 
 
+@pytest.mark.long
 def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(one_run_plan(small_plan, AVERAGED), tmp_path / "run", Engine.LOCAL)
     page = (tmp_path / "run" / "report.html").read_text()

@@ -30,6 +30,7 @@ def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
     return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
 
 
+@pytest.mark.long
 def test_clients_guarantee_what_their_accountants_counted(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(small_plan)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
@@ -71,6 +72,7 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
     assert "What each client guarantees its own records" in page
 
 
+@pytest.mark.long
 def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(small_plan, audit={"trials": 6, "insiders": 2}, run={"seed": 3})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
@@ -84,6 +86,7 @@ def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_pat
         replay(tmp_path / "run")
 
 
+@pytest.mark.long
 def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
     """Two batches in flight lose each other's state of the accountant, and nothing else."""
     runs = [
@@ -99,6 +102,7 @@ def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path:
     np.testing.assert_allclose(runs[0].trials["score"], runs[2].trials["score"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: MakePlan, tmp_path: Path) -> None:
     """With full batches nothing but noise hides the record, and the score's mean is what the steps come to."""
     contents = run_audit(

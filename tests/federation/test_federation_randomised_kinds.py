@@ -148,6 +148,7 @@ def _drawn(plan: AuditPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[n
     return columns[OF_FIRST], columns[OF_SECOND]
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
 @pytest.mark.parametrize("epsilon", [0.05, 0.1])
 def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(

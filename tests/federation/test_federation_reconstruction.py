@@ -37,6 +37,7 @@ def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> AuditPlan
     return resolve(parse_config(small_settings(**values)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{}, {"training": {"sampling-rate": 0.5}}], ids=["records", "sampled"])
 def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_bound(
     changes: dict[str, dict[str, Any]], tmp_path: Path
@@ -142,6 +143,7 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
     assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
 
 
+@pytest.mark.long
 def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_path: Path) -> None:
     """A clipping norm of 1,000 on gradients of length 5: a hundredth of the noise hides them, and so does half of it.
 
@@ -206,6 +208,7 @@ def test_what_makes_no_such_federation_is_refused(changes: dict[str, dict[str, A
         plan_of(**changes)
 
 
+@pytest.mark.long
 @pytest.mark.drawn
 def test_the_report_of_the_federation_says_what_was_named(tmp_path: Path) -> None:
     run_audit(plan_of(), tmp_path / "run", Engine.LOCAL)

@@ -74,6 +74,7 @@ def test_of_many_classes_there_is_no_area(small_plan: MakePlan, tmp_path: Path) 
     assert found.summary["utility"]["test_auroc"] is None
 
 
+@pytest.mark.long
 def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_plan: MakePlan, tmp_path: Path) -> None:
     every = run_audit(small_plan(), tmp_path / "all", Engine.LOCAL, with_report=False)
     some = run_audit(small_plan(audit={"evaluate-every": 3}), tmp_path / "some", Engine.LOCAL, with_report=False)
@@ -127,6 +128,7 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     np.testing.assert_allclose(again["noise_ratio"], np.sqrt((ratio**2).mean(axis=1)), rtol=0, atol=1e-6)
 
 
+@pytest.mark.long
 def test_replay_says_to_how_many_digits_it_agrees(small_run: Path, tmp_path: Path) -> None:
     result = replay(small_run)
     found = result.agreement(small_run)
@@ -139,6 +141,7 @@ def test_replay_says_to_how_many_digits_it_agrees(small_run: Path, tmp_path: Pat
     assert [ReplayMatch(one).agrees for one in (0.0, 1e-6, 1.1e-6)] == [True, True, False]
 
 
+@pytest.mark.long
 def test_replay_notices_a_changed_release(small_run: Path) -> None:
     from safetensors.torch import save_file
 
@@ -152,6 +155,7 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
     assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "trials.parquet")["log_odds"][0]) > 1e-3
 
 
+@pytest.mark.long
 def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
     runs = [
         run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL, with_report=False).trials["log_odds"]

@@ -201,6 +201,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
         replay(tmp_path / "run")
 
 
+@pytest.mark.long
 def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_path: Path) -> None:
     privacy = {"sensitivity": "global"}
     runs = [

@@ -35,6 +35,7 @@ def test_sites_that_have_nothing_in_common_are_told_apart_without_noise(tmp_path
     assert all(one.rates.auc.value > 0.99 for one in found.values())
 
 
+@pytest.mark.long
 def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
     """Six intervals begin below their bounds, each but for one seed in 2,000; answers are better than by chance."""
     data = sites_in(tmp_path, are_alike=False)

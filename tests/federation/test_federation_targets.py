@@ -91,6 +91,7 @@ def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
         assert added.tolist() == [True, client not in federation.targets]
 
 
+@pytest.mark.long
 def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePlan, tmp_path: Path) -> None:
     settings = {name: _BY_HEART[name] for name in _BY_HEART}
     found = run_audit(
@@ -191,6 +192,7 @@ def test_attributes_of_members_are_found_and_targets_asked_about_again(small_pla
         assert told["by_name"][name]["advantage"]["low"] > 0, told
 
 
+@pytest.mark.long
 def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> None:
     found = run_audit(
         small_plan(**_BY_HEART, privacy=_GUARANTEE | {"epsilon": 0.1}, audit=AUDIT | {"epsilon-star": False}),
@@ -226,7 +228,7 @@ def test_trials_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, t
 _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [
@@ -278,7 +280,7 @@ def test_insiders_of_all_targets_weigh_exactly(
         assert found.summary["verdict"] == ("consistent" if found.summary["signal"]["conclusive"] else "inconclusive")
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [
@@ -327,6 +329,7 @@ def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
     assert why in found.summary["scope"]
 
 
+@pytest.mark.long
 def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
     # With this step the loss on the population rises from some round on, in every trial.
     settings = _BY_HEART | {"training": {"rounds": 300, "learning-rate": 1.0, "early-stopping": 3}}
@@ -446,6 +449,7 @@ def test_clients_in_another_process_give_the_same_targets(
     pd.testing.assert_frame_equal(local.run.tables.targets, apart.run.tables.targets, check_exact=True)
 
 
+@pytest.mark.long
 def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_path: Path) -> None:
     """Training in one place, with Adam and batches: what a shadow model is."""
     training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 30, "local-batch": 8, "learning-rate": None}

@@ -150,7 +150,7 @@ MECHANISMS: dict[str, Changes] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 5)) for n, name in enumerate(MECHANISMS)]
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 1)) for n, name in enumerate(MECHANISMS)]
 )
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
     found = played(plan_of(table, **MECHANISMS[name]))
@@ -172,6 +172,7 @@ def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, tab
     assert found.summary["verdict"] != "violated"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, tmp_path: Path) -> None:
     plan = plan_of(table, audit={"trials": 6}, privacy={"clipping": clipping})
@@ -323,6 +324,7 @@ def test_the_same_federation_is_honest_without_a_breach(
     assert not broken_tests(write_hospital(tmp_path, stays=400, patients=40), "none", monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_the_guarantee_of_a_plan_counts_users(rate: float | None, table: Path) -> None:
     plan = plan_of(table, training={"sampling-rate": rate})

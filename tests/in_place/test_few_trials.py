@@ -36,6 +36,7 @@ def trials_of(columns: np.ndarray) -> Transcripts:
     )
 
 
+@pytest.mark.long
 def test_a_claim_that_just_holds_is_seldom_called_violated() -> None:
     """Randomised response at the claimed epsilon, beside columns of noise that a rule could learn by heart.
 
@@ -76,6 +77,7 @@ def test_trials_in_which_nothing_arrived_do_not_count(last: int, said: Verdict) 
     assert result.verdict is said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shift", "noise", "said"),
     [(1.0, 1.0, Verdict.INCONCLUSIVE), (1.0, 0.0, Verdict.INCONCLUSIVE), (5.0, 1.0, Verdict.VIOLATED)],

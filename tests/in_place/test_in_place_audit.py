@@ -61,6 +61,7 @@ def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
     assert result.evaluate_metrics_clientapp == expected.evaluate_metrics_clientapp
 
 
+@pytest.mark.long
 def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: Path) -> None:
     audit = toy_audit(tmp_path)
     toy_run(FedAvg, audit)
@@ -133,6 +134,7 @@ class Refusing(FedAvg):
         return super().aggregate_train(server_round, replies)
 
 
+@pytest.mark.long
 def test_what_a_strategy_raises_in_trials_is_a_finding(tmp_path: Path) -> None:
     toy_run(Refusing, toy_audit(tmp_path))
     refusals = {refusal["trial"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
@@ -175,6 +177,7 @@ def test_trials_over_several_runs_are_the_trials_of_one(tmp_path: Path) -> None:
             assert all(np.array_equal(left[name], right[name], equal_nan=left[name].dtype == float) for name in left)
 
 
+@pytest.mark.long
 def test_other_settings_play_trials_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     audits = [
         toy_audit(tmp_path, trials=21, contribution="own"),
@@ -245,6 +248,7 @@ def test_so_many_trials_as_are_accepted_are_enough_for_every_strategy(
     assert toy_audit(tmp_path, trials=21, claim=StatedClaim("add-remove-record", epsilon=1.0)).trials == 21
 
 
+@pytest.mark.long
 def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
     """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
     mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
@@ -384,7 +388,7 @@ def server_side(inner: type[FedAvg], multiplier: float, norm: float = 0.1) -> Ca
     return lambda: DifferentialPrivacyServerSideFixedClipping(inner(fraction_evaluate=0.0), multiplier, norm, CLIENTS)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inner", "multiplier", "held"),
     [(FedAvg, 1.0, "consistent"), (FedAvg, 0.4, "violated"), (FedMedian, 1.0, "violated")],
@@ -430,6 +434,7 @@ def test_who_is_held_still_trains_once_and_sends_the_same_in_every_trial(tmp_pat
     assert len({value for number, value in replies if number == 0}) > 10
 
 
+@pytest.mark.long
 def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_still(tmp_path: Path) -> None:
     """An honest federation, whose wrapper clips and adds next to nothing: its clients' shares make the noise."""
     audit = toy_audit(tmp_path, trials=60, claim=ONE, contribution="own")

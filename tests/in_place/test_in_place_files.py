@@ -140,6 +140,7 @@ def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         audit.verdict()
 
 
+@pytest.mark.long
 def test_changed_clients_play_new_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def scaled(factor: float) -> Any:
         def mod(message: Message, context: Any, call_next: Any) -> Message:

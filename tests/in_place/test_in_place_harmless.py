@@ -187,6 +187,7 @@ def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypat
     assert json.loads((kept_in(tmp_path / "audit") / "verdict.json").read_text())["verdict"] == "violated"
 
 
+@pytest.mark.long
 def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +225,7 @@ def counting(message: Message, _context: Any, _call_next: Any) -> Message:
     return Message(RecordDict(content), reply_to=message)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "expected"), [((COUNTER, "weight"), "violated"), (("weight",), "consistent")])
 def test_counters_under_flowers_wrapper_are_found_by_default(
     tmp_path: Path, model: tuple[str, ...], expected: str
@@ -268,6 +269,7 @@ class OfWeights(Noisy):
         return record_of(values | {"weight": noisy}), metrics
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("relation", "length", "beside"),
     [
@@ -332,7 +334,7 @@ class OfFloats(Noisy):
         return start if start.dtype.kind != "f" else np.asarray(mean + self.noise(start.shape), start.dtype)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("spread", "expected"), [(0.0, "violated"), (10.0, "consistent")])
 def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, spread: float, expected: str) -> None:
     """Half and double precision, no axes, no entries, counters, bytes, switches, and the names of normalisations."""

@@ -100,6 +100,7 @@ def test_an_image_is_seen_alike_in_any_company(file: Path) -> None:
     torch.testing.assert_close(core(images[14:]), core(images)[14:], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["vgg16.pt", "vgg16.pth"])
 def test_state_dicts_of_torch_are_read(name: str, tensors: dict[str, Tensor], file: Path, tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / name)

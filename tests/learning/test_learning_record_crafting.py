@@ -47,6 +47,7 @@ def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
     return torch.stack([one * min(1.0, NORM / float(one.norm())) for one in found]).sum(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: bool) -> None:
     network = _network()
@@ -75,6 +76,7 @@ def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
 
 
+@pytest.mark.long
 def test_of_two_classes_the_opposite_moves_the_sum_by_nearly_twice_the_clipping_norm() -> None:
     network = _network(classes=2)
     scene = _scene(network)

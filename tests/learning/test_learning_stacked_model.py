@@ -119,6 +119,7 @@ def _clipping_norms(gradients: Tensor) -> list[float]:
     return [2 * float(norms.max()), middle, 0.5 * float(norms.min())]
 
 
+@pytest.mark.few_cases(7)
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("name", NETS)
 def test_clipped_sums_are_those_of_float64_backward_passes(name: str, way: str) -> None:

@@ -232,6 +232,7 @@ def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: P
         measure_live(tmp_path / "near", COINS)
 
 
+@pytest.mark.long
 def test_noise_that_is_missing_from_some_rounds_is_not_averaged_away(tmp_path: Path) -> None:
     """None in every second round, and more in the others: as much as claimed on the whole."""
     terms = replace(TERMS, rounds=120)
@@ -244,6 +245,7 @@ def test_noise_that_is_missing_from_some_rounds_is_not_averaged_away(tmp_path: P
     assert "far less noise than in the others lies in round 77" in last_line(numbers, tmp_path)
 
 
+@pytest.mark.long
 def test_canaries_that_take_part_more_often_than_clients_are_sampled_are_noticed(tmp_path: Path) -> None:
     """All take part in each round of a training that guarantees a tenth: the epsilon that is claimed is not kept."""
     sampled, draw = replace(TERMS, sampling_rate=0.1), np.random.default_rng(3)
@@ -255,6 +257,7 @@ def test_canaries_that_take_part_more_often_than_clients_are_sampled_are_noticed
     assert measure_live(tmp_path / "tenth", COINS).doubts.kinds == frozenset()
 
 
+@pytest.mark.long
 def test_a_norm_that_moves_is_followed(tmp_path: Path) -> None:
     """Half of the noise passed as all of it where the norm fell to a hundredth: few rounds made all of the spread."""
     played = {"seen": TERMS, "half": TERMS}
@@ -264,6 +267,7 @@ def test_a_norm_that_moves_is_followed(tmp_path: Path) -> None:
     assert measure_live(tmp_path / "half", COINS).verdict == "violated"
 
 
+@pytest.mark.long
 def test_rounds_before_a_server_that_goes_on_count_as_released(tmp_path: Path) -> None:
     """150 rounds, a crash, and 200 more from the model that was reached; a new start from the first model is new."""
     model = play(tmp_path, ADD_REMOVE, rounds=150, run=1)

@@ -75,6 +75,7 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
         assert (reached <= sought) == is_enough
 
 
+@pytest.mark.long
 def test_noise_ten_times_too_small_is_found_in_twenty_rounds_by_one_canary(tmp_path: Path) -> None:
     """In nearly every training: the limit of detection is far below."""
     for seed in range(10):
@@ -166,6 +167,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
         measure_live(place, COINS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("added", "verdict"), [(2.0, "consistent"), (0.5, "violated")])
 def test_a_guarantee_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
     added: float, verdict: str, tmp_path: Path
@@ -183,7 +185,7 @@ def test_a_guarantee_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
         assert (detectable_shift(rounds * 32, rounds * 52, 0.5, level) <= mu) == is_enough
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("are_seen", [True, False])
 def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are_seen: bool, tmp_path: Path) -> None:
     """Their number tells that they may hide it; where nobody saw it, canaries that stand out too little do."""

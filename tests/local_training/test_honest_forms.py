@@ -181,6 +181,7 @@ def _audited(train: Callable[..., Any]) -> Assessment:
     return audit_training(train, "train", nn.Linear(5, 3), _data(), TrainingOptions())
 
 
+@pytest.mark.few_cases(2)
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_form_is_not_accused(name: str) -> None:
     found = _audited(HONEST[name])

@@ -40,6 +40,7 @@ def test_gdp_delta_agrees_with_an_integral_without_cancellation(mu: float, tail:
     assert math.log(gdp_delta(eps, mu)) == pytest.approx(log_delta_by_integral(eps, mu), abs=1e-9)
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("mu", "delta"), [(0.1, 1e-5), (1.0, 1e-5), (1.0, 1e-2), (4.0, 1e-8)])
 def test_gdp_agrees_with_the_privacy_loss_distribution(mu: float, delta: float) -> None:
     pld = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)

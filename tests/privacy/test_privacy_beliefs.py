@@ -138,6 +138,7 @@ def share_that_passes(events: SampledGaussianRelease, threshold: float, trials: 
     return float(np.mean(log_odds > threshold))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "z", "delta"), [(1.0, 8.506, 0.02), (0.3, 2.0, 0.02)])
 def test_stopping_when_the_insider_is_sure_passes_the_fixed_distribution(q: float, z: float, delta: float) -> None:
     """200,000 trials, five standard errors (8 % of delta): a false alarm in 3 of 10 million seeds."""

@@ -173,6 +173,7 @@ def test_tighter_accountants_need_less_noise_with_sampling() -> None:
     assert noises[-1] < plain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sensitivities", list(Sensitivities))
 def test_belief_and_advantage_are_kept_with_sampling(sensitivities: Sensitivities) -> None:
     for accountant in (Accountant.PLD, Accountant.RDP_CLASSIC):
@@ -259,7 +260,7 @@ ALONE = [
 ]
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "accountant", "rounds", "rate", "delta"), ALONE)
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
 def test_sampling_alone_may_keep_a_guarantee(

@@ -98,6 +98,7 @@ def theirs(records: int, batch: int, rounds: int, z: float, delta: float) -> flo
     return float(PLDAccountant().compose(event, rounds * batches).get_epsilon(delta))
 
 
+@pytest.mark.long
 def test_every_client_is_accounted_as_by_dp_accounting() -> None:
     """FL_AUDIT_CLIENT_SETTINGS=200 takes minutes."""
     apart = [

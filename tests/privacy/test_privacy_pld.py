@@ -157,6 +157,7 @@ def test_replaced_records_are_those_of_dp_accounting() -> None:
     assert nearly.epsilon(1e-5) == pytest.approx(gdp_epsilon(1e-5, 1.0), rel=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "z", "count"), [(0.05, 0.8, 20), (0.5, 3.0, 8)])
 def test_never_under_the_optimistic_distribution(q: float, z: float, count: int) -> None:
     optimistic = privacy_loss_distribution.from_gaussian_mechanism(

@@ -21,6 +21,7 @@ def _losses(kind: str, trials: int, records: int = 400) -> tuple[np.ndarray, np.
     return draw.normal(10, 1, (trials, records)), draw.normal(11, 1, (trials, records))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "method"), [("skewed", StarMethod.EMPIRICAL), ("normal", StarMethod.PARAMETRIC)])
 def test_trials_are_judged_as_one_model_is(kind: str, method: StarMethod) -> None:
     members, population = _losses(kind, 20)

@@ -32,6 +32,7 @@ def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> Non
     assert np.mean(estimates) > 0.08
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("together", [False, True])
 def test_it_holds_on_the_edge_of_what_is_allowed(together: bool) -> None:
     """Losses by randomised response at epsilon 1, record by record or one answer for all members of a model."""

@@ -55,7 +55,7 @@ def test_the_parametric_interval_covers(shape: float) -> None:
     assert misses < 12
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("method", list(StarMethod))
 def test_one_call_gives_value_interval_and_neighbours(method: StarMethod, monkeypatch: pytest.MonkeyPatch) -> None:
     # The fewest of which the outer quantiles at 99 % are others than those at 95 %, with some to spare.
@@ -74,6 +74,7 @@ def test_one_call_gives_value_interval_and_neighbours(method: StarMethod, monkey
     assert wide.interval[1] - wide.interval[0] > found.interval[1] - found.interval[0]
 
 
+@pytest.mark.long
 def test_what_cannot_be_trusted_is_said() -> None:
     rng = np.random.default_rng(65)
     members, population = rng.gamma(2, 1, 129), rng.gamma(3, 1, 140)

@@ -50,7 +50,7 @@ def precise(distribution: Distribution, delta: float) -> float:
     return float(best)
 
 
-@pytest.mark.few_cases(6)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-5, 1e-3, 0.1, 0.7])
 @pytest.mark.parametrize("distribution", [(1.0, 1.0, 0.0, 1.0), (0.0, 0.7, 0.1, 1.1), (-0.3, 1.3, 0.4, 1.0)], ids=str)
 def test_known_normals_at_fifty_digits(distribution: Distribution, delta: float) -> None:

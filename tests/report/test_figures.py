@@ -45,6 +45,7 @@ def figures_of(contents: RunContents) -> dict[str, Figure]:
     return {name: picture.figure(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
 
+@pytest.mark.long
 def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
     image, table = np.eye(8, dtype=np.float32)[None], np.ones(5, dtype=np.float32)
     for record, opposite, axes in ((image, None, 2), (image, image, 4), (table, None, 0)):
@@ -133,6 +134,7 @@ def test_axes_have_names(make_contents):
         assert figure.axes[-1].get_xlabel()
 
 
+@pytest.mark.long
 def test_where_no_distribution_is_exact_no_density_is_drawn(make_contents):
     assert not any("distribution" in text for text in texts(figure_of(make_contents(exact=False), "beliefs")))
     assert any("exact distribution" in text for text in texts(figure_of(make_contents(), "beliefs")))

@@ -123,6 +123,7 @@ def bars_of(html):
     return [(kind, float(left), float(left) + float(width)) for kind, left, width in found]
 
 
+@pytest.mark.long
 def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_found(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED] | {"noise": 0.1})
     found, guarantee = verdict_of(contents).judgement, contents.facts.guarantee
@@ -150,6 +151,7 @@ def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the
     assert 'class="kept"' not in gauge_html(report_contents(run))
 
 
+@pytest.mark.long
 def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
     # By chance, as one run in 20, the noise along the record looks too small.
     shown = next(
@@ -256,6 +258,7 @@ class Outline(HTMLParser):
         self.loads += [given["href"]] if tag in ("link", "use", "image") and "href" in given else []
 
 
+@pytest.mark.long
 def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
     page = Outline(render_html(make_contents(adjacency=Adjacency.ADD_REMOVE_RECORD), []))
     assert page.levels[0] == 1
@@ -265,6 +268,7 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
     assert all(load.startswith("data:") for load in page.loads)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(hindrance()), reason="no WeasyPrint")
 @pytest.mark.drawn
 @pytest.mark.parametrize(
@@ -296,6 +300,7 @@ def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
     judgement = verdict_of(contents := make_contents(**KINDS[Verdict.VIOLATED])).judgement
     assert {TestName.SHAPE, TestName.NOISE_TOTAL} <= {test.name for test in judgement.broken}

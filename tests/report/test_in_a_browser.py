@@ -20,6 +20,7 @@ document.title = `bottom ${Math.round(place.bottom)} wide ${document.documentEle
 </script></body>"""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_the_first_screen_fits_the_screen(make_contents, tmp_path: Path, width: int, height: int) -> None:

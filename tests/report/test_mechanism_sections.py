@@ -102,6 +102,7 @@ def test_another_prior_is_said_for_clients(make_contents):
     assert "sure that it did not" in text
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize(
     ("shape", "fact", "said"),
     [

@@ -96,6 +96,7 @@ def console_text(contents):
     return console.export_text()
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("verdict", KINDS, ids=str)
 def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
     contents = make_contents(**KINDS[verdict])
@@ -185,6 +186,7 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
     assert "[bold]x" in console_text(make_contents(model="[bold]x"))
 
 
+@pytest.mark.long
 def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents):
     data, model = "papers.of_2019.faces:lfw", "papers.of_2019.networks:small_net"
     run = make_contents(model=model).run
@@ -201,6 +203,7 @@ def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents
         assert json.dumps(name, ensure_ascii=False) in html.unescape(text.split('<h2 id="appendix"')[1])
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("shape", [{}, {"prior": 0.3}, {"noise": 0.5}, {"trials": 1}, {"exact": False}], ids=str)
 def test_words_need_no_course(make_contents, shape):
     text = opening_of(make_contents(**shape))
@@ -220,6 +223,7 @@ def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):
     assert words in opening_of(make_contents(trials=3, adjacency=adjacency))
 
 
+@pytest.mark.long
 def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
     local, private = (Page(html_of(make_contents(exact=exact))).text for exact in (True, False))
     label = "Not a private release: noise follows the data (audit device)"
@@ -230,6 +234,7 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
     assert label in console_text(make_contents())
 
 
+@pytest.mark.long
 def test_every_test_is_named_in_words_with_its_level(make_contents):
     contents = make_contents(trials=20)
     tests = contents.find(NoiseFinding).judgement.tests
@@ -346,6 +351,7 @@ def test_summary_keeps_its_keys(make_contents, shape):
     assert (make_contents(trials=20, **shape).find(InsiderFinding) is None) == bool(shape)
 
 
+@pytest.mark.long
 def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
     found = make_contents(trials=1000, mu=1.0).find(PairFinding)
     assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)

@@ -56,6 +56,7 @@ def line_of(html: str, name: str) -> str:
     return text_of("".join(lines))
 
 
+@pytest.mark.few_cases(3)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(make_contents, shape):
     contents = make_contents(**shape)

@@ -63,6 +63,7 @@ def contents(make_contents):
     return contents_of_attacks(make_contents)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("known", "verdict"), [(0, "inconclusive"), (TRIALS - 1, "inconclusive"), (TRIALS, "consistent")]
 )
@@ -114,6 +115,7 @@ def test_bounds_are_given_where_they_hold(contents):
     assert contents.find(VerdictFinding).judgement is not None, "the insiders' log-odds are judged"
 
 
+@pytest.mark.long
 def test_figures_and_page_show_them(contents):
     numbers = contents.find(AttackFinding)
     curves = ATTACKS.picture.figure(numbers, contents).axes[0]

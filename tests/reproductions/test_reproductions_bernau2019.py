@@ -285,6 +285,7 @@ def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Inte
     assert PaperClaim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
 
 
+@pytest.mark.long
 def test_claims_find_what_was_put_in() -> None:
     played = played_of(
         SKEWED,
@@ -536,6 +537,7 @@ def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
     assert replace(claim, premises=(premise, gone)).verdict is ClaimVerdict.UNTESTED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("level", "verdict"), [
     ((0.75, 0.6), ClaimVerdict.FAILS),  # a sixth of what the attack had is lost, and a third of the accuracy
     ((0.55, 0.8), ClaimVerdict.HOLDS),

@@ -25,6 +25,7 @@ def run_reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     return run
 
 
+@pytest.mark.long
 def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     status, out, _ = run_reproduce("bernau2021-table3", "--quick")
     made = tmp_path / "runs" / "reproduce-bernau2021-table3-quick"

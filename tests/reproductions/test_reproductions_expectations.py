@@ -68,6 +68,7 @@ def test_figures_1_and_2_follow_their_closed_forms() -> None:
     assert boundary["low"] < 0.5 < boundary["high"]
 
 
+@pytest.mark.long
 def test_simulated_federations_agree_with_theory() -> None:
     """45 intervals of 95 % from fixed seeds; 10 misses have a chance of 1e-4."""
     frames = [make().frame for make in (figure_1, figure_2, figure_3)]

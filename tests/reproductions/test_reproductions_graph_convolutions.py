@@ -113,6 +113,7 @@ def _outputs(module: nn.Module, graph: Tensor) -> tuple[Tensor, Tensor]:
     return logits.detach(), torch.cat([gradient.flatten() for gradient in gradients])
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_clipped_sums_are_those_of_single_graphs(fast: bool, sampled: bool) -> None:
@@ -145,6 +146,7 @@ def _logits(module: nn.Module, weights: Tensor, features: Tensor) -> Tensor:
     return own(features).detach()
 
 
+@pytest.mark.long
 def test_it_learns_how_dense_a_graph_is() -> None:
     draw = np.random.default_rng(5)
     matrices = [random_graph(int(nodes), draw, share) for nodes in draw.integers(10, 30, 40) for share in (0.15, 0.5)]

@@ -51,6 +51,7 @@ def test_names_of_both_papers() -> None:
         chosen_items("negoescu-fig5")
 
 
+@pytest.mark.long
 def test_every_file_is_written(made: ServerRound) -> None:
     keys = [item.key for item, _ in made[0].results]
     assert {"fig3", "fig4", "fig5"} <= set(keys)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from matplotlib.figure import Figure
 
 from fl_audit.experiments.reproductions.page import _opening, _rows, differences_html
@@ -33,6 +34,7 @@ def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
     assert differences_html(result(MEASURED)).count("lie outside our interval") == 2
 
 
+@pytest.mark.long
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
     page = reproduce("bernau2019-table2", Context(tmp_path))[2].read_text(encoding="utf-8")
     assert '<p class="opening">9 of 10 printed numbers follow from theory in all printed digits.' in page

@@ -99,6 +99,7 @@ def _drawn(svg: str) -> list[tuple[str, str, str]]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_pages_that_would_be_too_large_are_not_written(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
         publish.publish(tmp_path / "empty", tmp_path / "docs")
 
 
+@pytest.mark.long
 def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
     for extent in Extent:
         reproduce("bernau2021-table3", Context(tmp_path / "runs" / extent, extent=extent))

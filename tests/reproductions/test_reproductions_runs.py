@@ -105,6 +105,7 @@ def _check_page(path: Path, keys: list[str]) -> None:
         assert words in page.text, words
 
 
+@pytest.mark.long
 def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     _, made, page = reproduce.reproduce("bernau2021-table2", Context(tmp_path, extent=Extent.QUICK))
     assert page.name == "bernau2021-table2.html"
@@ -141,6 +142,7 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
     pd.testing.assert_frame_equal(first.trials, resumed.trials)
 
 
+@pytest.mark.long
 def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
     counted: list[int] = []
 
@@ -185,6 +187,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     assert len(labels_of(found)) == 2
 
 
+@pytest.mark.long
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper, "find_data", lambda *_: ((), ("Adult is left out (gone)",)))
     monkeypatch.setattr(complexities, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here

@@ -117,6 +117,7 @@ def test_clients_without_their_data_are_not_seen_and_the_offer_helps(
     assert helped.verdict is Verdict.CONSISTENT
 
 
+@pytest.mark.long
 def test_clients_that_take_too_long_are_not_seen(tmp_path: Path) -> None:
     slow = {"load": f"import time\n    time.sleep(20)\n    {DATA}"}
     found = _looked(tmp_path, "clients_slow", seconds=1.0, **slow)

@@ -140,6 +140,7 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
     assert sorted(tmp_path.iterdir()) == sorted([own, others, made])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
     told = Told({"result": {}, "lines": [], "report": None}, "was ended by signal 9")

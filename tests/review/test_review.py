@@ -408,6 +408,7 @@ def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, 
     return [Message(RecordDict(), node, "train") for node in nodes]
 
 
+@pytest.mark.long
 def test_plans_shrink_with_the_time() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     kinds = [BY_NAME["removed"], BY_NAME["removed, own model"]]

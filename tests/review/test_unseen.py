@@ -178,6 +178,7 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 
+@pytest.mark.long
 def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,7 @@ def resumed(run: Path) -> pd.DataFrame:
     return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).trials
 
 
-@pytest.mark.few_cases(7)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("kind", PLAYED_AGAIN)
 def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finished) -> None:
     PLAYED_AGAIN[kind](run)

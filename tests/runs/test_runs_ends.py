@@ -90,6 +90,7 @@ def batches(out: Path) -> list[Path]:
     return sorted((out / "challenger" / "batches").glob("batch-*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
 def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
     begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
@@ -186,7 +187,7 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
     assert os.environ.get("FL_AUDIT_EMBEDDED_RAY") == before
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("guarded", ["with nothing_outlives():\n", "nothing_outlives_this_process()\nif True:\n"])
 def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
     program = (

@@ -99,6 +99,7 @@ def _csv(path: Path, shift: float) -> None:
     table.to_csv(path, index=False)
 
 
+@pytest.mark.long
 def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakePlan, tmp_path: Path) -> None:
     _csv(tmp_path / "here.csv", 0.0)
     _csv(tmp_path / "there.csv", 0.0)
@@ -140,6 +141,7 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
     play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
 
 
+@pytest.mark.long
 def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
     _csv(tmp_path / "here.csv", 0.0)
     data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}

@@ -113,6 +113,7 @@ def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: Make
     assert_untold(tmp_path / "two", seeds[1])
 
 
+@pytest.mark.long
 def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 

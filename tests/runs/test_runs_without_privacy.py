@@ -31,6 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_the_report_shows_both_from_then_on(runs: Path) -> None:
     rebuild_report(runs / "private", runs / "free")
     releases = pd.read_parquet(runs / "free" / "releases.parquet")

@@ -93,6 +93,7 @@ def takes_confidence(tree: ast.AST) -> set[str]:
     return {one.name for one in functions if any(a.arg in NAMES for a in (*one.args.args, *one.args.kwonlyargs))}
 
 
+@pytest.mark.long
 def test_every_function_that_works_with_a_confidence_is_listed() -> None:
     """A new interval or bound must be added to `STATEMENTS`, with simulated runs of its own."""
     trees = sources()
@@ -121,6 +122,7 @@ def _prefixes(name: str) -> Iterator[str]:
     return (".".join(parts[:length]) for length in range(len(parts), 0, -1))
 
 
+@pytest.mark.few_cases(11)
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
 def test_every_setting_of_every_statement_can_be_played(statement: Statement) -> None:
     plays = statement.plays()

@@ -216,7 +216,7 @@ def test_swapped_roles_of_real_scores(method: BoundMethod) -> None:
     assert bound(-zero, -one, method) == pytest.approx(bound(one, zero, method))
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_more_separation_shows_more(method: BoundMethod) -> None:
     """Means of 40 runs with the same noise; each step of the shift is many standard errors."""

@@ -87,7 +87,7 @@ def test_wrong_scores_are_named() -> None:
             gaussian_shift(fine, fine, confidence)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("n1", "n0", "claimed"), [(40, 60, 0.55), (8, 8, 0.0), (200, 200, 2.0)])
 def test_limit_of_detection_is_detected_with_its_power(n1: int, n0: int, claimed: float) -> None:
     """2000 runs at the limit: detections are binomial(2000, 0.9)."""
@@ -133,6 +133,7 @@ def test_a_slope_over_parts_of_0_and_1_is_the_shift() -> None:
     assert found.low == pytest.approx(same.low, rel=1e-9)
 
 
+@pytest.mark.long
 def test_slopes_are_certified_above_the_truth_as_rarely_as_claimed() -> None:
     rng = np.random.default_rng(22)
     false = 0

@@ -77,6 +77,7 @@ def test_every_rank_is_as_likely_to_choose() -> None:
     assert np.sum((chosen - expected) ** 2 / expected) < chi2.ppf(1 - 1e-4, 19)
 
 
+@pytest.mark.long
 def test_bounds_of_coins_exceed_the_truth_as_rarely_as_they_say() -> None:
     """Exact, by the distribution of both counts: 20 + 20 coins of randomised response, where one split erred in 13.4
     %.
@@ -116,6 +117,7 @@ def _is_paired(measuring: Array, choosing: Array) -> bool:
     return bool(np.all(counts == 2))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("method", BY_THRESHOLD)
 def test_sorted_files_are_no_trap(method: BoundMethod) -> None:
     """Noise, sorted: false certificates of 200 runs are at most binomial(200, .05), but for probability 1e-4.

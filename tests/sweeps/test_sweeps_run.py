@@ -137,6 +137,7 @@ def test_an_interrupted_command_says_how_to_go_on(
     )
 
 
+@pytest.mark.long
 def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

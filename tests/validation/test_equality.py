@@ -14,6 +14,7 @@ def _recorded(file: Path) -> dict[str, dict[str, str]]:
     return dict(json.loads(file.read_text()))
 
 
+@pytest.mark.long
 def test_equal_runs_are_equal_and_one_changed_draw_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = _recorded(tmp_path / "first.json")
     assert len(first["identifiability"]) > 100

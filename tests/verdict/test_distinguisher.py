@@ -49,7 +49,7 @@ def test_it_keeps_its_level_where_all_that_may_differ_differs(part: str) -> None
         assert np.count_nonzero(found <= 0.25) >= binom.ppf(1e-4, found.size, 0.2)
 
 
-@pytest.mark.few_cases(6)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("breach", [*BREACHES, SIGNS, *HELD_BACK])
 def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
     result = _tested(play(breach, np.random.default_rng(1)))
@@ -215,6 +215,7 @@ def test_grids_are_looked_at_with_one_step_in_all_trials() -> None:
     assert trial_features._grid_steps(sigma, math.inf) == {}
 
 
+@pytest.mark.long
 def test_importing_the_evidence_does_not_import_scikit_learn() -> None:
     code = "import sys, fl_audit.verdict.distinguisher; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -94,6 +94,7 @@ def _with(found: OpenedBreach, setting: OpenedSetting) -> list[Any]:
     return [test for test in run_family(measured_of(rng, setting, found.change), OF_OPENED)[0] if test.violated]
 
 
+@pytest.mark.few_cases(7)
 @pytest.mark.parametrize("breach", OPENED_BREACHES, ids=lambda breach: breach.name)
 def test_a_breach_of_what_is_opened_is_found(breach: OpenedBreach) -> None:
     broken = _with(breach, breach.setting)

@@ -118,7 +118,7 @@ def _uniform(measured: NoiseMeasurements) -> dict[str, NDArray[np.float64]]:
     }
 
 
-@pytest.mark.few_cases(10)
+@pytest.mark.few_cases(5)
 @pytest.mark.parametrize("breach", BREACHES, ids=[breach.name for breach in BREACHES])
 def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> None:
     """Two runs of each; `tests.validation.breaches` plays 1,000."""

@@ -221,7 +221,7 @@ def judged_targets(
     return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, 0.95, along)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("share", [1.0, 0.05])
 def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(share: float) -> None:
     """Honest runs at a level of .001; two thirds of the noise at a power of .9; half of it nearly always."""

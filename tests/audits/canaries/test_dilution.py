@@ -46,6 +46,7 @@ def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> Non
     assert hidden.shown(limit) == pytest.approx(mu, rel=1e-12)
 
 
+@pytest.mark.long
 def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing_is_found() -> None:
     clear = Dilution(0.0, is_seen=False)
     assert clear.behind(1.4) == pytest.approx(1.4, rel=1e-12)
@@ -57,7 +58,7 @@ def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing
     assert squared_spread(20, 4, 400, is_replaced=True) == pytest.approx((20**2 + 4) / 400 / 4)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("others", "added", "least", "most"), [(0, 1.0, 0, 4), (8, 1.0, 0, 4), (80, 0.0, 195, 200)])
 def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen(
     others: int, added: float, least: int, most: int

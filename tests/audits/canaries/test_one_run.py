@@ -65,6 +65,7 @@ def test_more_right_guesses_never_lower_the_bound_and_none_exceeds_its_ceiling(g
         assert tradeoff_mu(more, 0.05) >= tradeoff_mu(guesses, 0.05) - 1e-9
 
 
+@pytest.mark.long
 def test_false_certificates_are_at_most_as_many_as_the_level_says() -> None:
     """Randomised response on every coin is the worst pure mechanism; 2000 runs, 100 false ones are the level."""
     draw = np.random.default_rng(1)
@@ -123,6 +124,7 @@ def test_a_gaussian_mechanism_itself_is_possible(mu: float, right: int) -> None:
     assert is_possible(Guesses(40, 40, right), tail, gaussian_inverse(mu))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("method", [method for method in OneRunMethod if method.guesses])
 @pytest.mark.parametrize("in_first", [False, True])
 def test_scores_that_say_nothing_certify_nothing_where_files_are_sorted_by_the_coins(

@@ -25,6 +25,7 @@ from tests.validation.one_run_certificates import _false_certificates, limit_und
 ALARM = 1e-4
 
 
+@pytest.mark.long
 def test_a_client_can_carry_it() -> None:
     """Directions, coins and scores load numpy alone; the bounds load scipy, and nothing that learns."""
     line = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"

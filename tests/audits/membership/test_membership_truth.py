@@ -63,6 +63,7 @@ def require_under_the_curve(mechanism: CoinMechanism, attack: str, shared: float
     )
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 def test_the_exact_curves_are_those_of_what_is_told(mechanism: CoinMechanism) -> None:
     """The area against quadrature, points of the curve against a million coins: a standard error of 0.001 at most."""
@@ -91,6 +92,7 @@ def test_no_attack_lies_above_the_exact_curve(mechanism: CoinMechanism, shared: 
     require_under_the_curve(mechanism, attack, shared, targets=150, seed=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", SLOW)
 def test_no_trained_attack_lies_above_the_exact_curve(attack: str) -> None:
     require_under_the_curve(gaussian_mean(1.0), attack, shared=0.0, targets=50, seed=2)

@@ -154,6 +154,7 @@ def test_pairs_of_different_trials_are_counted_as_one_by_one() -> None:
     assert _areas_between_trials(scores, Membership(is_in)) == pytest.approx(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_the_interval_over_trials_covers(shared: float) -> None:
     """Of 400 runs at least 95 %; at the nominal 98.75 % (of four at 95 %) fewer were a chance of 1 in 10^6."""

@@ -149,6 +149,7 @@ def test_scores_are_shares_of_the_own_half() -> None:
         np.testing.assert_allclose(np.sort(values[~half]), (np.arange(21) + 0.5) / 21)
 
 
+@pytest.mark.long
 def test_coins_of_a_half_move_no_scores_of_its_own() -> None:
     features, membership = synthetic(3, 4, 60, leak=1.0)
     known = known_halves(4, 60, np.random.default_rng(0))

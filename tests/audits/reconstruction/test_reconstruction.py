@@ -25,7 +25,7 @@ def make_guarantee(mu: float) -> Guarantee:
     return derive_guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-5))
 
 
-@pytest.mark.few_cases(5)
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(("candidates", "mu"), SETTINGS)
 def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_the_bound(
     candidates: int, mu: float
