@@ -3,7 +3,6 @@
 import gc
 import hashlib
 import importlib
-import io
 import os
 import random
 import shutil
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from few_examples import examples
-from PIL import Image
+from one_pixel import ONE_PIXEL
 from small_audits import MakePlan, small_settings
 from threadpoolctl import threadpool_limits
 
@@ -45,15 +44,6 @@ hypothesis.settings.load_profile("any-machine")
 threadpool_limits(limits=1)
 # The same for what is loaded later, and for processes that tests start.
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-
-
-def _one_pixel() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGBA", (1, 1)).save(file, format="PNG")  # with the channels of what matplotlib draws
-    return file.getvalue()
-
-
-ONE_PIXEL = _one_pixel()
 
 
 @pytest.hookimpl(wrapper=True)
