@@ -1,4 +1,4 @@
-"""What is said first of a verdict, and how it looks."""
+"""The banner of a verdict: its first line in a report, and its look."""
 
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import capital
@@ -11,15 +11,15 @@ LOOKS = {
     Verdict.NOT_AUDITED: VerdictLook.NONE,
     Verdict.NO_GUARANTEE: VerdictLook.NONE,
 }
-"""The one table of how verdicts look."""
+"""The look of every verdict."""
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return what is said first of a verdict.
+    """Return the banner of a verdict: its first line with its look.
 
     Parameters
     ----------
     verdict, line
-        What became of the guarantee, and what is said beside it, plain text.
+        The verdict, and the sentence beside it as plain text.
     """
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

@@ -1,4 +1,4 @@
-"""Does anything tell D from D'? One learned distinguisher, for what no one thought of.
+"""One learned distinguisher between D and D', for differences that no other test was written for.
 
 A small model learns from the features of some trials whether D was used, and its scores of trials that it has not seen
 are ranked. It learns three times, always from all trials before, and is judged on the next fifth. If the distribution
@@ -6,11 +6,12 @@ of the features does not depend on the secret, the order of every fifth is rando
 sum of the three Mann-Whitney statistics has an exact distribution: a permutation test in which nothing needs to be
 learned anew.
 
-Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which all differed
-between D and D' that may, .0360 had a p-value under .05, .0085 under .01 and none under the level. Breaches that were
-held back while the features were written were found in 20 of 20 runs of 100 trials x 30 rounds each: noise centred over
-every tensor, sizes that follow the last round's, and far coordinates that share their signs. Unseen, 0 of 20: every
-third sign is the product of the two before it, so that only three coordinates together tell anything.
+Measured (`tests/verdict/distinguisher_rates.py`): of 2,000 honest runs of 40 trials x 3 rounds, in which everything
+differed between D and D' that may differ, .0360 had a p-value under .05, .0085 under .01 and none under the level.
+Breaches that were held back while the features were written were found in 20 of 20 runs of 100 trials x 30 rounds each:
+noise centred over every tensor, sizes that follow the last round's, and far coordinates that share their signs. One
+such breach was found in 0 of 20 runs: every third sign is the product of the two before it, so that only three
+coordinates together tell anything.
 """
 
 import math
@@ -66,7 +67,7 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Learn, and judge on trials not seen: how well one model tells trials apart."""
+    """Train the model on earlier trials and test how well it ranks trials that it has not seen."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -83,7 +84,7 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Return the part in which each trial stands, alike for D and D' and shuffled by a public seed."""
+    """Return the fold of each trial: D and D' are spread alike over the folds, and shuffled by a public seed."""
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
         shuffled = rng.permutation(np.flatnonzero(side))
@@ -94,7 +95,7 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Learn a linear rule with few weights, and return what scores trials, and the weight of every feature.
+    """Learn a linear rule with few weights; return the function that scores trials, and the weight of every feature.
 
     Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
     as chance makes the slope of most columns when nothing tells the trials apart: twice sqrt(n ln(columns)).
@@ -123,7 +124,7 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return in how many pairs the trial with D has the higher score; draws break ties, as of a model that is flat."""
+    """Return the number of pairs in which the trial with D has the higher score; random draws break ties."""
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
     ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
@@ -132,7 +133,7 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return what gives the probability of so many right pairs or more, over folds of so many trials of either side.
+    """Return a function that gives the probability of at least so many right pairs, over folds of the given sizes.
 
     The normal distribution of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
     """
@@ -148,7 +149,8 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
 def _distribution(one: int, other: int) -> Floats:
     """Return the probabilities of 0, 1, ..., one * other right pairs in random order.
 
-    Trials are taken in rising order. The one taken next is right against all trials of the other side so far.
+    Trials are taken in rising order of score. A trial of one side makes a right pair with every earlier trial of the
+    other side.
     """
     ways: Floats = np.zeros((one + 1, one * other + 1))
     ways[0, 0] = 1.0
@@ -161,7 +163,7 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the true share of right pairs with which the critical share is reached with `DETECTION_POWER`."""
+    """Return the true share of right pairs at which the test reaches its critical share with `DETECTION_POWER`."""
     pairs = sum(one * other for one, other in sizes)
 
     def short(share: float) -> float:

@@ -1,4 +1,4 @@
-"""Does anything differ between the released sums and the claimed ones, away from the target? Means by side.
+"""Tests of the difference between the released sums and the claimed ones, away from the target, by means of each side.
 
 Over trials and rounds the mean of r - f(b) is 0 in every coordinate, with D and with D'. A push that follows the
 secret, or a contribution that only one side has, moves it.
@@ -30,9 +30,9 @@ class _Side(NamedTuple):
 
 @of_family(TestName.DRIFT_PLACE)
 def drift_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the means of the noise in trials with D and in trials with D', away from the target: the least p-value.
+    """Test the means of the noise in trials with D and in trials with D', away from the target, by the least p-value.
 
-    The looks are chi-squares over all sampled coordinates and over those of every tensor, the largest mean of a
+    The statistics are chi-squares over all sampled coordinates and over those of every tensor, the largest mean of a
     coordinate, and chi-squares along public directions and the gradients. A quarter of the level goes to each kind, and
     within it the p-value is Bonferroni's.
     """
@@ -63,12 +63,15 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the p-value of a sum of squares of means, by Bonferroni, with the root of their mean, and its place."""
+    """Return the p-value of a sum of squared means, by Bonferroni, with the root of their mean square, and its
+    place.
+    """
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the standardised mean, alike at all places, that their chi-square finds with about nine in ten.
+    """Return the standardised mean, equal at all places, that the chi-square of these places finds with probability
+    0.9.
 
     A noncentral chi-square with noncentrality L has the mean n + L and the variance 2 n + 4 L.
     """
@@ -82,14 +85,14 @@ def _rows(measured: NoiseMeasurements) -> list[tuple[str, Flags]]:
 
 
 def _counts(measured: NoiseMeasurements) -> list[tuple[str, int]]:
-    """Return how many values a coordinate has in the trials of each side that are looked at."""
+    """Return the number of values that each tested coordinate has in the trials of each side."""
     known = measured.sampled_trials
     sizes = [(name, int((rows & known).sum()) * measured.rounds) for name, rows in _rows(measured)]
     return [(name, size) for name, size in sizes if size]
 
 
 def _sides(measured: NoiseMeasurements) -> list[_Side]:
-    """Return the standardised means of every side that there is."""
+    """Return the standardised means of every side that has trials."""
     known, found = measured.sampled_trials, []
     sample, noise = measured.even_sample, measured.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
@@ -105,6 +108,6 @@ def _sides(measured: NoiseMeasurements) -> list[_Side]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of noise over the root of its count, brought down to the claim; NaN where nothing is known."""
+    """Return the sum of the noise over the root of its count, scaled down to the claim; NaN where no count is known."""
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -1,6 +1,6 @@
 """The family of tests on which a verdict rests: their names and their shares of the level, fixed before any data.
 
-Every test is exact under the claimed distribution, or its p-value is never too small but for what its module says. By
+Every test is exact under the claimed distribution, or its p-value is never too small except as its module says. By
 Bonferroni the probability that an honest federation fails any of them is at most `FAMILY_LEVEL`.
 """
 
@@ -21,14 +21,15 @@ DETECTION_POWER = 0.9
 
 
 class TestName(StrEnum):
-    """What a test looks at, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
+    """The name of a test, with its weight: the shares of `FAMILY_LEVEL` are in proportion to the weights.
 
-    So a new test is one line, and takes a little from each. Most ask whether the noise is the claimed one, and
-    SENSITIVITY whether it hides enough. The SIGNAL_ and DRIFT_ tests ask whether the released sum is: whether the
-    target contributes once, and nothing else differs. The SECRET_ tests and DISTINGUISHER ask whether anything but the
-    sums tells D from D'. From TARGET_TURNS on it is asked what was opened. The last three have no weight. SCORES and
-    CANDIDATES have what the tests of `BESIDE_SCORES`, their neighbours in the federations of membership and
-    reconstruction, leave of the level, and CANARIES stands alone in the canary audit.
+    A new test is therefore one line, and takes a little from each of the others. Most tests ask whether the noise is
+    the claimed one, and SENSITIVITY asks whether it hides enough. The SIGNAL_ and DRIFT_ tests ask whether the released
+    sum is the claimed one: the target contributes once, and nothing else differs. The SECRET_ tests and DISTINGUISHER
+    ask whether anything but the sums tells D from D'. The tests from TARGET_TURNS on concern what the challenger
+    opened. The last three have no weight: SCORES and CANDIDATES have what the tests of `BESIDE_SCORES`, their
+    neighbours in the membership and reconstruction audits, leave of the level, and CANARIES stands alone in the canary
+    audit.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -94,7 +95,7 @@ class TestName(StrEnum):
 
     @property
     def share(self) -> float:
-        """Its share of `FAMILY_LEVEL`."""
+        """The test's share of `FAMILY_LEVEL`."""
         if self is TestName.CANARIES:
             return 1.0
         if self in (TestName.SCORES, TestName.CANDIDATES):
@@ -108,7 +109,7 @@ class TestName(StrEnum):
 
     @property
     def is_about_secret(self) -> bool:
-        """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
+        """Whether the test asks if the noise depends on the secret, rather than if it is the claimed noise."""
         return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
 
 
@@ -121,36 +122,36 @@ OF_OPENED = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
     TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS,
 )  # fmt: skip
-"""The tests of what the challenger opens beside the noise of the sum: they need no likelihood ratio."""
+"""The tests of values that the challenger opens beside the noise of the sum; they need no likelihood ratio."""
 ALONG_TARGETS = (
     TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
     TestName.SECRET_ALONG_RECORD,
 )  # fmt: skip
-"""The tests that are made of the noise along targets, in the federations of membership and of reconstruction too."""
+"""The tests of the noise along targets, which the membership and reconstruction audits make too."""
 BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
-"""The tests that can stand beside scores and guesses, of which no likelihood ratio is known."""
+"""The tests that can stand beside scores and guesses, which have no known likelihood ratio."""
 
 
 def of_looks(looks: int, p_value: float) -> float:
-    """Return the p-value of the smallest of several by Bonferroni; NaN stays NaN, which no result of a test accepts.
+    """Return the Bonferroni p-value of the smallest of several p-values; NaN stays NaN, which `TestResult` rejects.
 
     Parameters
     ----------
     looks, p_value
-        How many they are, at least 1; 2 stands for two sides. And the smallest, from 0.
+        The number of p-values, at least 1 (2 for a two-sided test), and the smallest of them, at least 0.
     """
     return float(np.minimum(1.0, looks * p_value))
 
 
 OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
-"""The tests whose statistic is the measured over the claimed noise."""
+"""The tests whose statistic is the ratio of measured to claimed noise."""
 OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
-"""The tests whose statistics are made of the noise in units of the claimed one."""
+"""The tests whose statistics are computed from the noise in units of the claimed noise."""
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found, in numbers; `fl_audit.verdict.messages_of_tests` says what they mean.
+    """The finding of one test in numbers; `fl_audit.verdict.messages_of_tests` puts them into words.
 
     Raises
     ------
@@ -187,7 +188,7 @@ class TestResult:
 
 
 class Missing(StrEnum):
-    """Why a test has nothing to say about a run."""
+    """The reason why a test was not made in a run."""
 
     NOT_MEASURED = "not-measured"
     NO_DIFFERENCE = "no-difference"
@@ -212,7 +213,7 @@ class Missing(StrEnum):
 
 
 class NotOffered(Exception):
-    """Raised by a test that has nothing to say about a run."""
+    """Raised by a test that cannot be made in a run."""
 
     def __init__(self, reason: Missing) -> None:
         super().__init__(reason)
@@ -220,7 +221,7 @@ class NotOffered(Exception):
 
 
 def only_if(holds: bool, reason: Missing) -> None:
-    """Raise `NotOffered` unless a test has something to say.
+    """Raise `NotOffered` with the reason unless the condition of a test holds.
 
     Parameters
     ----------
@@ -237,7 +238,7 @@ def only_if(holds: bool, reason: Missing) -> None:
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """Return tests that refute a guarantee, the one to lead with first, then as a kept guarantee explains them.
+    """Return the tests that refute a guarantee: first the one to report first, then the others that follow from it.
 
     Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
     noise that is missing.

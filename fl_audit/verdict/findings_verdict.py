@@ -1,6 +1,4 @@
-"""The verdict: what became of the guarantee, which test broke it, what it covers, and how much noise there really
-is.
-"""
+"""The verdict on the guarantee: whether it holds, the test that broke it, its coverage, and the measured noise."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, Verdict
 
 @dataclass(frozen=True)
 class VerdictFinding:
-    """The verdict."""
+    """The verdict on a run, with the judgement that it rests on."""
 
     verdict: Verdict  # the verdict
     judgement: Judgement | None  # what it rests on; None where there was nothing to judge
@@ -33,36 +31,40 @@ class VerdictFinding:
 
     @property
     def judged(self) -> Judgement:
-        """What the verdict rests on, of a run that was judged."""
+        """The judgement of a run that was judged."""
         assert self.judgement is not None, "nothing was judged here"
         return self.judgement
 
     @property
     def judges_scores(self) -> bool:
-        """Whether nothing but scores of no known distribution was judged: nothing says which breach they would show."""
+        """Whether only scores of no known distribution were judged, so that nothing tells which breach they would
+        show.
+        """
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
         ] == [TestName.SCORES]
 
     @property
     def words(self) -> JudgementWords:
-        """The audit's own words for what was judged."""
+        """The audit's own words for the judgement."""
         return JudgementWords() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
-        """Return the verdict beside numbers that break the guarantee, by their names: none of them is consistent."""
+        """Return the verdict after other findings, given by name, have broken the guarantee: none of those is
+        consistent.
+        """
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries `verdict` and `signal`, which is None where nothing was asked about it."""
+        """Return the entries `verdict` and `signal`; `signal` is None where no test asked about it."""
         signal = None if self.judgement is None else self.judgement.signal
         return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
-    """Return the verdict on a run, and what it rests on.
+    """Return the verdict on a run, and the judgement that it rests on.
 
     Parameters
     ----------
@@ -83,13 +85,13 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement |
 
 @dataclass(frozen=True)
 class NoiseFinding:
-    """What the insider measured of the noise."""
+    """The noise that the insider measured."""
 
     estimate: NoiseEstimate  # measured over claimed noise
     judgement: Judgement  # the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `noise`; what was not measured is None."""
+        """Return the entry `noise`, which is None where nothing was measured."""
         names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
         tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
         told = {name: getattr(self.estimate, name) for name in names}
@@ -97,7 +99,9 @@ class NoiseFinding:
 
     @property
     def main(self) -> tuple[float, float, float] | None:
-        """Ratio and interval over all directions, or along the unit's where nothing else was measured."""
+        """The ratio and its interval over all directions, or along the unit's direction where only that was
+        measured.
+        """
         found = self.estimate
         if math.isfinite(found.ratio):
             return found.ratio, found.low, found.high
@@ -107,7 +111,7 @@ class NoiseFinding:
 
 
 def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
-    """Return what the insider measured of the noise; None where nothing was judged."""
+    """Return the noise that the insider measured, or None where nothing was judged."""
     verdict = findings.find(VerdictFinding)
     if verdict is None or verdict.judgement is None:
         return None

@@ -1,4 +1,4 @@
-"""What the noise of a round was along the direction in which D and D' differ: the innovations of the log-odds.
+"""Innovations of the log-odds: the noise of each round along the direction in which D and D' differ.
 
 Whatever adaptivity chose Delta_i, given the past the release is normal, so with mu_i = Delta_i / sigma_i the innovation
 (L_i - L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past.
@@ -11,7 +11,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 
 SMALLEST_SIGNAL = 1e-9
-"""Signal-to-noise ratio under which a round is left out: rounding, not noise, would decide its innovation."""
+"""Signal-to-noise ratio under which a round is left out, because rounding and not noise would decide its innovation."""
 
 
 def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:

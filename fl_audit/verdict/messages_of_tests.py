@@ -1,6 +1,4 @@
-"""The tests of a guarantee in words: one table of what each asks, measured, would have found, and what to do about
-it.
-"""
+"""The tests of a guarantee in words: one table of their questions, measurements, limits and remedies."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from fl_audit.verdict.words_of_signal import SIGNAL_WORDS
 
 @dataclass(frozen=True)
 class TestMessages:
-    """What is said of one test. Texts are templates over the numbers of a `TestResult` and the words for the unit."""
+    """The messages of one test, as templates over the numbers of a `TestResult` and the words for the unit."""
 
     __test__ = False  # it is no test of pytest's
 
@@ -243,7 +241,7 @@ TEST_WORDS: dict[TestName, TestMessages] = {
     ),
     **{name: TestMessages(*parts) for name, parts in (SIGNAL_WORDS | MORE_WORDS).items()},
 }  # fmt: skip
-"""The words of every test."""
+"""The messages of every test."""
 
 MISSING_WORDS = {
     Missing.NOT_MEASURED: "The noise was not measured everywhere: the model or what clients see does not allow it.",
@@ -268,12 +266,12 @@ MISSING_WORDS = {
     Missing.NO_BITS: "The clipping norm is fixed: there are no quantile bits.",
     Missing.CANDIDATES_ALONE: "Which of many candidates was in is guessed here: how often that is right is judged.",
 }
-"""Why a test has nothing to say about a run."""
+"""The messages for the reasons why a test was not made."""
 _PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names are no words
 
 
 class _Number(float):
-    """A number that a template formats by the name of a way to write it."""
+    """A number with named formats for use in templates."""
 
     def __format__(self, way: str) -> str:
         value = float(self)
@@ -299,7 +297,9 @@ class ToldTest:
 
     @cached_property
     def words(self) -> TestMessages:
-        """The words of the test with its numbers filled in; no limit where no size can be said, or none is found."""
+        """The messages of the test with its numbers filled in; the limit is empty where no size can be stated or
+        found.
+        """
         test = self.test
         numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
         names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
@@ -315,12 +315,12 @@ class ToldTest:
 
     @property
     def title(self) -> str:
-        """What it looks at."""
+        """The title of the test."""
         return title_of(self.test.name, self.unit)
 
     @property
     def sentence(self) -> str:
-        """What a broken test has found, with its number and the claimed one, as short as it can be said."""
+        """One short sentence on the finding of a broken test, with the measured number and the claimed one."""
         if self.test.name not in OF_NOISE:
             words = self.words
             return f"{words.breach}: we measured {words.measured}; the guarantee was {words.claimed}."
@@ -334,13 +334,13 @@ class ToldTest:
 
     @property
     def kind(self) -> str:
-        """What kind of breach it finds: several tests may find the same one, which is then said once."""
+        """The kind of breach; several tests may find the same kind, which is then reported once."""
         if self.test.name.is_about_secret:
             return "secret"
         return "noise" if self.test.name.startswith("noise") else self.words.remedy
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `summary.json` says of it."""
+        """Return the entry of the test in `summary.json`."""
         test, words = self.test, self.words
         found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
         said = {"measured": words.measured, "claimed": words.claimed, "limit": words.limit}
@@ -348,7 +348,7 @@ class ToldTest:
 
 
 def _consequence(test: TestResult) -> str:
-    """Return what broken sampling comes to, where the claim says it."""
+    """Return the consequence of broken sampling, where the claim states it."""
     if "epsilon" not in test.more:
         return ""
     real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))
@@ -356,7 +356,7 @@ def _consequence(test: TestResult) -> str:
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
-    """Return the name of a test in words.
+    """Return the title of a test.
 
     Parameters
     ----------
@@ -367,21 +367,21 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
 
 def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
-    """Return the tests that refute the guarantee, the one to lead with first; none where nothing was judged.
+    """Return the tests that refute the guarantee, the one to report first at the front; none where nothing was judged.
 
     Parameters
     ----------
     found, unit
-        What the tests say together, and how the report names what is protected.
+        The joint result of the tests, and the report's words for the protected unit.
     """
     return [] if found is None else [ToldTest(test, unit) for test in leading_first(found.broken)]
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value, which is never 0: only too small to be written."""
+    """Return a p-value as text; one that is too small to be written is given as a bound, never as 0."""
     return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
 
 
 def p_as_chance(p_value: float) -> str:
-    """Return how rarely a kept guarantee shows so much, the way people say it."""
+    """Return in everyday words how rarely a kept guarantee shows a deviation as large as this one."""
     return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))

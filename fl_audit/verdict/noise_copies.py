@@ -1,9 +1,8 @@
-"""Is noise a copy of other noise? Likest pairs, correlations, shifts and equal values, wherever in the run they are.
+"""Tests for copied noise: most similar pairs, correlations, shifts and equal values, anywhere in the run.
 
-A place is a coordinate of the model in a round of a trial. Noise that is copied, with or without a change of scale, is
-subtracted by whoever knows where it was copied from, and hides nothing. The cosine c of two independent normal
-J-vectors has c^2 ~ Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are independent two by
-two.
+A place is a coordinate of the model in a round of a trial. Whoever knows where noise was copied from, with or without a
+change of scale, can subtract it, so it hides nothing. The cosine c of two independent normal J-vectors has c^2 ~
+Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are pairwise independent.
 """
 
 import math
@@ -45,17 +44,17 @@ class LikestPair:
 
 
 def _cosine_tail(cosine: float, dimensions: int) -> float:
-    """Return the probability that two independent normal vectors have so large a cosine, in absolute value."""
+    """Return the probability that two independent normal vectors have an absolute cosine of at least this size."""
     return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
 
 
 def _cosine_at(probability: float, dimensions: int) -> float:
-    """Return the cosine that is reached with a probability: the inverse of `_cosine_tail`."""
+    """Return the cosine that is exceeded with a given probability: the inverse of `_cosine_tail`."""
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
 
 def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
-    """Return the two most alike of n vectors, the sign left aside."""
+    """Return the two most similar of n vectors, regardless of sign."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
@@ -84,9 +83,10 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _evened(vectors: Floats) -> Floats:
-    """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
+    """Return vectors (n, J) rescaled to equal spread in all directions, unless chance explains their differences in
+    spread.
 
-    Of noise that is larger on few coordinates all vectors point to one side, though none was used twice.
+    If noise is larger on a few coordinates, all vectors point to one side although none was used twice.
     """
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
@@ -100,9 +100,9 @@ def _evened(vectors: Floats) -> Floats:
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     """Test the largest absolute cosine over all pairs of (trial, round).
 
-    With m pairs the p-value is 1 - (1 - p)^m, p the exact tail of one pair: as if the cosines of all pairs were
-    independent, which they are two by two. By Bonferroni m p bounds it without that approximation, and at the levels of
-    a verdict the two agree to a ten-thousandth.
+    With m pairs the p-value is 1 - (1 - p)^m, where p is the exact tail of one pair. This treats the cosines of all
+    pairs as independent, although they are only pairwise independent. By Bonferroni m p bounds it without that
+    approximation, and at the levels of a verdict the two agree to a ten-thousandth.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), Missing.NO_DIRECTIONS)
@@ -130,8 +130,8 @@ def _likest(
 def copied_places(measured: NoiseMeasurements) -> TestResult:
     """Test the largest absolute correlation between two sampled coordinates over all rounds of all trials.
 
-    Coordinates are vectors over rounds and trials, and their cosines have the distribution of `_cosine_tail`,
-    independent two by two, as in `repeated_noise`.
+    Coordinates are vectors over rounds and trials. Their cosines have the distribution of `_cosine_tail` and are
+    pairwise independent, as in `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -143,7 +143,7 @@ def copied_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
-    """Return the even sample as vectors over rounds and trials, one a coordinate."""
+    """Return the evenly sampled noise as one vector over rounds and trials for each coordinate."""
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, Missing.TOO_FEW)
     return vectors
@@ -151,12 +151,13 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
+    """Test the sum of squared correlations between all sampled coordinates, which many weak copies or too even noise
+    change.
 
-    With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. A
-    shifted gamma distribution with the exact mean, variance and third cumulant stands for their sum: where coordinates
-    outnumber rounds, three of them at a time depend on each other, and its upper tail is far heavier than a normal one.
-    Two-sided: sequences that fill space evenly have correlations that are too small.
+    With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. The
+    sum is approximated by a shifted gamma distribution with the exact mean, variance and third cumulant: where
+    coordinates outnumber rounds, three of them at a time depend on each other, and the upper tail is far heavier than a
+    normal one. The test is two-sided, because sequences that fill space evenly have correlations that are too small.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -177,10 +178,10 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and start of the gamma distribution of n times the sum of squared cosines of n-vectors.
+    """Return shape, scale and location of the gamma distribution of n times the sum of squared cosines of n-vectors.
 
-    Of single squares c^2 ~ Beta(1/2, (n - 1)/2) the variance is v = 2 (n - 1) / (n + 2) and the third cumulant
-    4 v (n - 2) / (n + 4), both in units of 1/n. Three vectors at a time add 6 times 4 (n - 1) / (n + 2)^2.
+    A single square c^2 ~ Beta(1/2, (n - 1)/2) has the variance v = 2 (n - 1) / (n + 2) and the third cumulant 4 v (n -
+    2) / (n + 4), both in units of 1/n. Every three vectors add 6 times 4 (n - 1) / (n + 2)^2.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
@@ -194,9 +195,9 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
 def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     """Test the largest correlation of the noise with itself, shifted over trials, rounds and neighbouring coordinates.
 
-    The sum of n products at one shift has variance n. Its tail is taken from sums of n / 3 products of twice three
-    times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
-    shifts with at least 5,000 products, is never too small.
+    The sum of n products at one shift has variance n. Its tail is bounded by that of a sum of n / 3 independent
+    products with three times the variance, whose fourth cumulant equals that of overlapping products. The p-value, by
+    Bonferroni over all shifts with at least 5,000 products, is therefore never too small.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -219,10 +220,10 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
 
 
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
+    """Return the sums of products at every shift and the number of products in each; a shift and its mirror count once.
 
-    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`; rounds and coordinates by
-    all.
+    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`; rounds and coordinates
+    are shifted by all distances.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
@@ -242,14 +243,15 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _order(count: int) -> Integers:
-    """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
+    """Return shifts in the order of a Fourier transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
     return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), in its standard deviations.
+    """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), at a size in standard
+    deviations.
 
-    Lugannani and Rice's saddlepoint formula for n / 3 independent products of variance 3.
+    It is the saddlepoint formula of Lugannani and Rice for n / 3 independent products of variance 3.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:
@@ -265,13 +267,13 @@ def _product_log_tail(size: float, count: float) -> float:
 
 @of_family(TestName.EQUAL_VALUES)
 def equal_values(measured: NoiseMeasurements) -> TestResult:
-    """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
+    """Test the number of pairs of sampled noise values that agree, up to sign, to a few millionths of the noise.
 
-    Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
-    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
-    both: of a Poisson distribution that is stretched, exact where few pairs are expected, and of a gamma distribution,
-    whose skewness is twice as large. Rounding puts values on grids, on which more of them agree than by chance: a
-    uniform draw as wide as a step takes that away.
+    Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N values closer than t
+    has mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
+    this mean and variance: that of a stretched Poisson distribution, which is exact where few pairs are expected, and
+    that of a gamma distribution, whose skewness is twice as large. Rounding puts values on grids, on which more of them
+    agree than by chance: adding a uniform draw as wide as a grid step removes this effect.
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)

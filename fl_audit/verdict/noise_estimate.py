@@ -1,6 +1,6 @@
-"""How much noise there really is, over the noise that was claimed, and what that makes of epsilon.
+"""Estimates of the real noise relative to the claimed noise, and of the epsilon that follows from it.
 
-Also what a run could find, before it is played: the limits of detection that its report will state.
+The module also computes, before a run is played, the limits of detection that its report will state.
 """
 
 import math
@@ -24,21 +24,21 @@ ASSUMPTION = (
     "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
     "in all rounds and trials, and neighbours exist that reach the claimed sensitivity."
 )
-"""What the lower bound on epsilon rests on."""
+"""The assumption on which the lower bound on epsilon rests."""
 
 SAMPLING_ASSUMPTION = "Who takes part is drawn as was claimed."
-"""What it rests on besides where units are sampled."""
+"""The further assumption of that bound where units are sampled."""
 
 BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed epsilon would have been found
 
 
 def assumption_of(claim: Claim) -> str:
-    """Return what the lower bound on epsilon rests on under a claim, in plain English."""
+    """Return the assumptions of the lower bound on epsilon under a claim, in plain English."""
     return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
 
 
 def mechanism_in_words(claim: Claim) -> str:
-    """Return by which distribution of the releases epsilon follows from the noise."""
+    """Return in words the distribution of the releases from which epsilon is computed."""
     is_gaussian = claim.profile.gaussian_mu is not None
     return (
         "exact distribution of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
@@ -47,7 +47,7 @@ def mechanism_in_words(claim: Claim) -> str:
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The measured over the claimed standard deviation of the noise, with exact chi-square intervals."""
+    """The ratio of the measured to the claimed standard deviation of the noise, with exact chi-square intervals."""
 
     ratio: float  # over all directions but the record's; NaN where that was not measured
     low: float  # lower end of its interval
@@ -67,7 +67,7 @@ class NoiseEstimate:
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
-    """Return the exact two-sided interval of the real over the claimed standard deviation.
+    """Return the exact two-sided interval of the ratio of the real to the claimed standard deviation.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def estimate_noise(
     along: SquareSum | None = None,
     tensors: Mapping[str, SquareSum] | None = None,
 ) -> NoiseEstimate:
-    """Return how much noise there is over what was claimed.
+    """Return the estimate of the real noise relative to the claimed noise.
 
     Parameters
     ----------
@@ -124,9 +124,10 @@ def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, f
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, if all noise were so many times the claimed.
+    """Return the epsilon of the claimed releases at the claim's delta if all noise were the claimed noise times a
+    ratio.
 
-    Where a round releases a sum and the bits behind an adaptive norm, both have noise of the ratio.
+    Where a round releases a sum and the bits behind an adaptive norm, both noises are scaled by the ratio.
 
     Parameters
     ----------
@@ -137,9 +138,9 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
 
 def kept_epsilon(guarantee: Guarantee) -> float:
-    """Return the epsilon that the claimed noise gives away by its own distribution, at the claimed delta.
+    """Return the epsilon that the claimed noise itself implies at the claimed delta.
 
-    It is the claimed one where that distribution does not resolve so small a delta.
+    The result is the claimed epsilon where the distribution of the noise does not resolve so small a delta.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)
@@ -150,9 +151,9 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
-    With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
-    that of the claimed releases with f_high times the noise, of Gaussian rounds gdp_epsilon(delta, mu / f_high).
-    `assumption_of` says what it rests on.
+    Let f be the ratio of the real to the claimed noise, and f_high its exact one-sided upper confidence bound. Then
+    epsilon is at least that of the claimed releases with f_high times the noise, which for Gaussian rounds is
+    gdp_epsilon(delta, mu / f_high). `assumption_of` states the assumptions.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
     confidence
         Confidence of the bound, above 0 and below 1.
     claim
-        What is claimed of which releases, with Gaussian noise.
+        The claim on the releases, with Gaussian noise.
     """
     if (found := record_squares(measured)) is None:
         return 0.0
@@ -177,7 +178,9 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
 
 @dataclass(frozen=True)
 class EpsilonLimit:
-    """How large an epsilon the test along the record's direction would find, with probability 0.9."""
+    """The limit of detection of the test along the record's direction: the epsilon that it would find with probability
+    0.9.
+    """
 
     limit_of_detection: float  # such an epsilon at the guarantee's delta; infinite where D and D' never differed
     conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
@@ -206,7 +209,7 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
 
 @dataclass(frozen=True)
 class PlannedLimits(EpsilonLimit):
-    """The smallest breach that a run would find with probability 0.9; otherwise only another test can find one."""
+    """The smallest breach that a run finds with probability 0.9; a smaller one can only be found by another test."""
 
     # How much less noise than claimed would be found, as a share: along the record, None where scores of no known
     # distribution are judged, and in all parameters together, None where that is not measured.
@@ -215,16 +218,16 @@ class PlannedLimits(EpsilonLimit):
 
 
 NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
-"""What a run finds for sure whose insider has scores of no known distribution."""
+"""The planned limits of a run whose insider has only scores of no known distribution: nothing is sure to be found."""
 
 
 def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedLimits:
-    """Return what a run finds of the noise whose insider has the exact likelihood ratio.
+    """Return the limits of detection of a run whose insider has the exact likelihood ratio.
 
     Parameters
     ----------
     guarantee, trials, rounds
-        What is claimed, the number of trials, and rounds of a trial in which D and D' differ, on average.
+        The guarantee, the number of trials, and the mean number of rounds per trial in which D and D' differ.
     parameters
         Parameters of the model, where the noise in all of them is measured; else None.
     """
@@ -236,7 +239,9 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
 
 
 def breach_ratio(guarantee: Guarantee) -> float:
-    """Return the real over the claimed noise in a breach of 1.5 times the claimed epsilon; 1/1.5 where that is 0."""
+    """Return the ratio of real to claimed noise in a breach of 1.5 times the claimed epsilon; 1/1.5 where that epsilon
+    is 0.
+    """
     claim, sought = guarantee.claim, BREACH * guarantee.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:

@@ -1,8 +1,7 @@
-"""Do magnitudes of the noise determine each other, or do places differ with the secret? Sampled coordinates.
+"""Tests whether magnitudes of the noise determine each other or differ with the secret, at the sampled coordinates.
 
-Noise with fresh signs on old magnitudes has no correlation with what it was made of, and hides only signs. The normal
-score of the magnitude of N(0, 1) is N(0, 1) itself, so what holds for copies of the noise holds for those of
-magnitudes.
+Noise with fresh signs on old magnitudes has no correlation with its source, and hides only signs. The normal score of
+the magnitude of N(0, 1) is N(0, 1) itself, so the tests for copies of the noise apply to copies of magnitudes too.
 """
 
 import math
@@ -20,11 +19,13 @@ _FEWEST_TRIALS = 6  # with D, and with D', from which single coordinates are com
 _MOST_PLACES = 64
 _FEWEST_PLACES = 16
 _MOST_ROUNDS = 4096
-"""Rounds, over all trials, that are compared with each other: of more, evenly spaced ones."""
+"""Largest number of rounds, over all trials, that are compared with each other; of more rounds, evenly spaced ones are
+used.
+"""
 
 
 def magnitude_scores(values: Floats) -> Floats:
-    """Return the normal scores of the magnitudes of normal noise: N(0, 1) where the noise is.
+    """Return the normal scores of the magnitudes of normal noise: they are N(0, 1) if the noise is.
 
     Parameters
     ----------
@@ -86,10 +87,11 @@ def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float
 
 @of_family(TestName.SECRET_COORDINATES)
 def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
-    """Test mean and size of the noise at every sampled coordinate with D against those with D'.
+    """Test the mean and size of the noise at every sampled coordinate with D against those with D'.
 
-    Student's t between trials of either side, whose normal scores are independent over coordinates, so that the sum of
-    their squares is chi-square: many small differences add up. The largest by itself, too: Bonferroni over the four.
+    Student's t compares trials of the two sides. Its normal scores are independent over coordinates, so the sum of
+    their squares is chi-square, and many small differences add up. The largest t is tested by itself, too, with
+    Bonferroni over the four tests.
     """
     members = measured.members[measured.sampled_trials]
     only_if(bool(members.any() and not members.all()), Missing.ONE_SIDE)
@@ -114,7 +116,7 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return two-sided p-values and Student's t of each column, between the rows of either side."""
+    """Return the two-sided p-value and Student's t of each column, between the rows of the two sides."""
     one, other = values[members], values[~members]
     rest = len(values) - 2
     within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)

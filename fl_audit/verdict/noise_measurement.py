@@ -1,4 +1,4 @@
-"""The noise measurement: what the insider sees of the noise itself, whatever the secret bit.
+"""The noise measurement: what the insider observes of the noise itself, whatever the secret bit is.
 
 The insider knows both sums that a release can be made of, so all of the release but its part along their difference is
 noise that it can measure. With e = r - (f(D) + f(D'))/2 and u the unit vector of f(D) - f(D'), the part
@@ -18,10 +18,10 @@ Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigm
 * `sample` of the true side is independent N(0, 1), over coordinates, rounds and trials, and `strides` of it chi-square
   with as many degrees of freedom as the class has coordinates.
 
-The sampled coordinates are fixed and public, and no random ones. Noise that is copied from one place to another shows
-where both places are among them, so they hold runs of neighbours, multiples of a run's length (with a run they make
-every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the rows of the
-largest matrix.
+The sampled coordinates are fixed, public and not random. Noise that is copied from one place to another shows only
+where both places are among them. They therefore hold runs of neighbours, multiples of a run's length (with a run they
+make every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the rows of
+the largest matrix.
 """
 
 import math
@@ -42,7 +42,7 @@ RUN = 32  # length of the run of neighbours with which the sample begins
 _FEW = 16
 
 _LEAST_VARIANCE = 0.01
-"""Share of the variance that u must leave along u_g for that direction to be counted: below it rounding shows."""
+"""Share of the variance that u must leave along u_g for that direction to be counted; below it rounding errors show."""
 
 _LOW_BITS_COORDINATES = 16
 _SINGLE_BITS = 24
@@ -52,7 +52,7 @@ _SIGNIFICANT = 2.0**11
 
 @dataclass(frozen=True)
 class NoiseMeasurer:
-    """What noise is measured against."""
+    """The layout and directions against which noise is measured."""
 
     layout: ParameterLayout  # where the parameter tensors stand
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
@@ -109,7 +109,7 @@ class NoiseMeasurer:
         return Residuals(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: Comparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `Residuals.signal` of every side, (trials, sides, kinds); given are <e, u> and ||f(D) - f(D')||."""
+        """Return `Residuals.signal` of every side, (trials, sides, kinds), from <e, u> and ||f(D) - f(D')||."""
         # Three products over all parameters give the others: <e, f(D) - f(D')> and the length of that are known.
         towards = _dot(seen.residual, seen.present)
         squares = [_dot(part, part) for part in (seen.present, seen.absent)]
@@ -127,7 +127,7 @@ class NoiseMeasurer:
         return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
-        """Return the release less the sum of each side at some coordinates."""
+        """Return the release minus the sum of each side at some coordinates."""
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
         return [*found, rest] if self.with_neither else found
@@ -135,7 +135,8 @@ class NoiseMeasurer:
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sums of squares of each tensor, and their degrees of freedom, (trials, tensors).
 
-        Given are <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (trials, tensors), and <e, u>, (trials,).
+        The arguments are <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (trials, tensors), and <e, u>,
+        (trials,).
         """
         sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
         own = torch.where(share > 0, towards.square() / share, 0.0)
@@ -156,7 +157,7 @@ class NoiseMeasurer:
         return seen + factor.unsqueeze(1) * towards
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Return the coordinates on which the public directions live."""
+        """Return the vectors restricted to the coordinates on which the public directions are defined."""
         size, few = vectors.shape[1], len(self.directions)
         if few == size:
             return vectors
@@ -174,13 +175,15 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: Comparison, numbers: Tensor) -> Tensor:
-    """Return the largest step of float32 numbers as large as the release or the shared sum at some coordinates."""
+    """Return the float32 step size at the largest values of the release or the shared sum at some coordinates."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 
 def _strided(noise: Tensor) -> Tensor:
-    """Return the sum of squares in every class of coordinates, by their number modulo STRIDES, (trials, STRIDES)."""
+    """Return the sum of squares in every class of coordinates, classed by their index modulo STRIDES, (trials,
+    STRIDES).
+    """
     trials, size = noise.shape
     padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
@@ -188,10 +191,10 @@ def _strided(noise: Tensor) -> Tensor:
 
 
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sums of cos(2 pi phase) of the bits below half precision, and counts, both (trials, sides, kinds).
+    """Return sums of cos(2 pi phase) of the bits below half precision, and their counts, both (trials, sides, kinds).
 
-    A coordinate counts where float32 rounding of sums and release leaves these bits alone, and where the noise is wide
-    enough for them to be uniform; the limits stand at powers of two, so that no step of the grid is cut.
+    A coordinate counts where float32 rounding of sums and release does not change these bits, and where the noise is
+    wide enough for them to be uniform; the limits are powers of two, so that no grid step is cut.
     """
     sums, counts = [], []
     for noise in noises:
@@ -222,7 +225,7 @@ def _dot(one: Tensor, other: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
-    """Return the number of every sampled coordinate, ascending, and the name of its tensor.
+    """Return the index of every sampled coordinate, in ascending order, and the name of its tensor.
 
     Examples
     --------
@@ -240,7 +243,7 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
-    """Return groups of coordinates, those that matter most first."""
+    """Return groups of coordinates in falling order of importance."""
     size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
     room = max(1, SAMPLE // 4 // len(parts))
     ends = [_ends(part.start, part.stop, room) for part in parts]
@@ -261,7 +264,7 @@ def _wanted(layout: ParameterLayout) -> list[Integers]:
 
 
 def _ends(start: int, stop: int, room: int) -> Integers:
-    """Return a whole small tensor, or the first and last coordinates of a larger one."""
+    """Return all coordinates of a small tensor, or the first and last coordinates of a larger one."""
     if stop - start <= min(room, _FEW):
         return np.arange(start, stop)
     half = max(1, min(room, _FEW // 2) // 2)

@@ -1,12 +1,11 @@
-"""Has the noise mean 0, and is it independent over trials and over rounds? Means and sums of what was measured.
+"""Tests whether the noise has mean 0, and is independent over trials and over rounds, by means and sums.
 
-A mean that is not 0 means that the released sum is not the one that was claimed: contributions that were not clipped, a
-sum divided by the wrong number, or a record that counts more than once shift what is released, always in the same
-direction. And independent noise adds up like independent noise: a part that is shared adds up faster, noise that
-cancels slower.
+A mean that is not 0 shows that the released sum is not the claimed one: contributions that were not clipped, a sum
+divided by the wrong number, or a record that counts more than once always shift the release in the same direction.
+Independent noise also adds up at a known rate: shared noise adds up faster, and noise that cancels adds up slower.
 
-The scale of the noise is taken from the measurements themselves, so that noise above the guarantee is not taken for a
-shift or for shared noise; under the claimed distribution the tests are exact all the same.
+The scale of the noise is estimated from the measurements themselves, so that noise above the guarantee is not mistaken
+for a shift or for shared noise; the tests are still exact under the claimed distribution.
 """
 
 import math
@@ -41,8 +40,8 @@ def _detectable_mean(count: int, level: float) -> float:
 def drift_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test the means of the innovations in trials with D and in trials with D': analysis of variance, F.
 
-    With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, over G, and the variance within
-    the groups have the ratio F(G, N - G). A shift that is there under D alone shows as well as one under both.
+    With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, divided by G, and the variance
+    within the groups have the ratio F(G, N - G). A shift under D alone shows as well as one under both.
     """
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
@@ -95,10 +94,10 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_TRIALS)
 def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
-    """Test whether trials share noise: the variance of sums over W trials against the variance of what is left.
+    """Test whether trials share noise: the variance of sums over W trials against the remaining variance.
 
-    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between trials, as
-    antithetic draws do, lies in the lower tail.
+    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). The test is two-sided, because noise that cancels
+    between trials, as antithetic draws do, lies in the lower tail.
     """
     only_if(measured.trials >= 2, Missing.ONE_TRIAL)
     return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
@@ -106,10 +105,10 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_ROUNDS)
 def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
-    """Test whether rounds share noise: the variance of sums over k rounds against the variance of what is left.
+    """Test whether rounds share noise: the variance of sums over k rounds against the remaining variance.
 
-    At J coordinates in W trials the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
-    protects every round and not the final model, lies in the lower tail.
+    At J coordinates in W trials the ratio is F(J W, J W (k - 1)). The test is two-sided, because noise that cancels
+    over rounds, which protects every round and not the final model, lies in the lower tail.
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
@@ -131,9 +130,9 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
-    """Return the share of the variance in common to all that the two-sided F-test finds with `DETECTION_POWER`.
+    """Return the shared part of the variance that the two-sided F-test finds with `DETECTION_POWER`.
 
-    With a share s in common, sums over m have (1 - s + m s) / (1 - s) times the variance of what is left.
+    With a shared part s, sums over m have (1 - s + m s) / (1 - s) times the remaining variance.
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
@@ -144,9 +143,9 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
 def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     """Test whether consecutive rounds of a trial are correlated, at the sampled coordinates: Student's t, two-sided.
 
-    Given the noise p of a round, <p, q> / |p| with the noise q of the next is normal with the same spread whatever p
-    is, so these are independent and normal over rounds and trials. Noise like a moving average shows here with far more
-    power than sums over rounds have.
+    Given the noise p of a round, <p, q> / |p| with the noise q of the next round is normal with the same spread
+    whatever p is, so these values are independent and normal over rounds and trials. The test finds noise like a moving
+    average with far more power than sums over rounds do.
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     sample = measured.even_sample

@@ -1,13 +1,14 @@
-"""Is there as much noise as was claimed, and does its size tell D from D'? Tests of sums of squares of noise.
+"""Tests of the amount of noise, and of whether it differs between D and D', by sums of squares.
 
 A sum of n squares of noise over the claimed variance is chi-square with n degrees of freedom if the claim holds, and
 f^2 times that if the noise has f times the claimed standard deviation. Too little noise shows in the lower tail; more
 noise than claimed violates nothing.
 
-Whatever is claimed of the noise, its distribution may not depend on the secret. Sums of squares of honest noise are
+Whatever the claim, the distribution of the noise may not depend on the secret. Sums of squares of honest noise are
 chi-square under D and D', so their ratio is F, whatever the scale. Where trials of one side differ by more than chance
-explains, as noise above the guarantee may from trial to trial, they are compared by Student's t instead: what varies
-without regard to the secret tells nothing of it. The change costs honest runs a hundredth of a level at most.
+explains, as noise above the guarantee may from trial to trial, they are compared by Student's t instead, because
+variation that is independent of the secret tells nothing about it. This choice costs honest runs a hundredth of a level
+at most.
 """
 
 import math
@@ -48,13 +49,13 @@ class SquareSum:
 
     @property
     def p_value(self) -> float:
-        """Probability of so small a sum, or a smaller one, if the claim holds."""
+        """Probability of a sum at most this large if the claim holds."""
         return float(chdtr(self.freedom, self.value))
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseAlong:
-    """The noise along what is in question in every trial, where nothing else was measured of it."""
+    """The noise along the target in every trial, where no other noise was measured."""
 
     squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
     freedom: Integers  # in how many rounds there is something that it hides, (trials,)
@@ -111,13 +112,13 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
 
 
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the noise along the record's direction, the squares of the innovations; None where there are none."""
+    """Return the noise along the record's direction, by the squares of the innovations; None where there are none."""
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
 
 
 def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
-    """Return the noise on each parameter tensor that has a direction left beside the record's."""
+    """Return the noise on each parameter tensor that has a direction orthogonal to the record's."""
     if measured.residuals is None:
         return {}
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
@@ -127,17 +128,17 @@ def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
 
 
 def _summed(value: np.float64, freedom: int) -> SquareSum:
-    """Return a sum of squares; where noise is missing altogether, rounding leaves one that is a little under 0."""
+    """Return a sum of squares, set to 0 where rounding makes the sum of missing noise slightly negative."""
     return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
 def has_direction(measured: NoiseMeasurements) -> bool:
-    """Return whether anything is known of the noise beside the record's direction."""
+    """Return whether noise orthogonal to the record's direction was measured."""
     return measured.residuals is not None and bool(measured.residuals.total_freedom.any())
 
 
 def why_no_direction(measured: NoiseMeasurements) -> Missing:
-    """Return why nothing is known of the noise beside the record's direction: there is none, or it was not measured."""
+    """Return why no noise orthogonal to the record's direction is known: no such direction, or no measurement."""
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return Missing.NO_OTHER_DIRECTION if is_only else Missing.NOT_MEASURED
 
@@ -158,17 +159,18 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test the noise on every parameter tensor: the smallest lower-tail p-value times the number of tensors.
 
-    The sums of different tensors depend slightly on each other, so the p-value is Bonferroni's: never too small.
+    The sums of different tensors depend slightly on each other, so the p-value is Bonferroni's, which is never too
+    small.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 
 
 @of_family(TestName.NOISE_PLACE)
 def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
+    """Test the noise of every sampled coordinate and class of coordinates: smallest lower-tail p-value.
 
-    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 of them. Classes
-    hold sampled coordinates, so the p-value is Bonferroni's: never too small.
+    A coordinate without noise shows in the sample or in its class, which holds every 31st coordinate. Classes hold
+    sampled coordinates, so the p-value is Bonferroni's, which is never too small.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
@@ -185,7 +187,7 @@ def noise_place(measured: NoiseMeasurements) -> TestResult:
 def noise_round(measured: NoiseMeasurements) -> TestResult:
     """Test the noise of every round of every trial, of every round over all trials, and of every trial.
 
-    The smallest lower-tail p-value of all these sums of squares: chi-square, by Bonferroni.
+    The p-value is the smallest lower-tail p-value of all these chi-square sums, by Bonferroni.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     freedom = measured.noise.total_freedom
@@ -213,8 +215,8 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     Parameters
     ----------
     name, found, missing
-        Which test it is; the sums over the claimed variance by their places, or a single sum; and the reason to give
-        where there is no sum.
+        The name of the test; the sums over the claimed variance by their places, or a single sum; and the reason to
+        give where there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)
@@ -226,7 +228,7 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
 
 
 def _classes(measured: NoiseMeasurements) -> tuple[list[str], Integers]:
-    """Return the names of the classes of coordinates, and how many coordinates each holds."""
+    """Return the names of the classes of coordinates, and the number of coordinates in each."""
     return stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
 
 
@@ -243,7 +245,7 @@ def secret_total(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test the same on each parameter tensor and in each class of coordinates: the least p-value, by Bonferroni."""
+    """Test the noise on each tensor and class of coordinates under D against D': least p-value, by Bonferroni."""
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
     only_if(bool(measured.sampled_trials.any()), Missing.NOT_MEASURED)
@@ -268,13 +270,13 @@ def secret_along_record(measured: NoiseMeasurements) -> TestResult:
 
 
 def secret_along(noise: NoiseAlong) -> TestResult:
-    """Test the same where nothing else was measured of the noise: F, two-sided."""
+    """Test the noise along the target under D against D', where only this noise was measured: F, two-sided."""
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
 
 
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of squares, and their degrees of freedom, of every trial with D and of every one with D'."""
+    """Return the sums of squares, and their degrees of freedom, of the trials with D and of those with D'."""
     squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
     # A round that is louder in all trials would stand for all rounds: it is brought down to the claim in all of them.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
@@ -284,7 +286,7 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of trials with D and of those with D', but for trials in which nothing is known."""
+    """Return the sums of trials with D and of those with D', without trials that have no sum."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 
@@ -320,7 +322,7 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between trials of either side; None where trials of one side are alike.
+    """Return the p-value of Student's t between the trials of the two sides; None where trials of one side are alike.
 
     Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
     """

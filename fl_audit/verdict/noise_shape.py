@@ -1,13 +1,12 @@
-"""Is the noise normal, and as fine as real numbers of full precision are? And is the sensitivity within the claim?
+"""Tests whether the noise is normal and of full precision, and whether the sensitivity is within the claim.
 
-Noise of another distribution hides less, or nothing, where its density falls off faster than the normal one, even where
-its variance is the claimed one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an
-exact distribution.
+Noise whose density falls off faster than the normal one hides less, or nothing, even where its variance is the claimed
+one. Under the claim the sample is independent N(0, 1), so every statistic of shape has an exact distribution.
 
-Noise of few significant bits (half precision has 11) betrays itself in its low bits: the phases of its values in units
-of the last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any
-step shows in its characteristic function, which is 0 for normal noise at high frequencies and near 1 at that of the
-grid. Either way the release lies on one grid under D and on another under D', and tells them apart.
+Noise of few significant bits (half precision has 11) shows in its low bits: the phases of its values in units of the
+last of 11 bits are uniform for continuous noise, and all 0 for noise that was rounded. Noise on a grid of any step
+shows in its characteristic function, which is 0 for normal noise at high frequencies and near 1 at the frequency of the
+grid. Either way the release lies on one grid under D and on another under D', which tells them apart.
 """
 
 import math
@@ -42,11 +41,10 @@ _LOWEST_FREQUENCY = 4.0
 
 @of_family(TestName.SHAPE)
 def shape(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest distance of the distribution of all sampled noise, and of each tensor's, from the normal
-    distribution.
+    """Test the largest distance between the distribution of sampled noise, over all and by tensor, and the normal one.
 
-    Kolmogorov's test with the limiting distribution, corrected for the number of values (Stephens 1970); Bonferroni
-    over all and every tensor, so the p-value is never too small.
+    This is Kolmogorov's test with the limiting distribution, corrected for the number of values (Stephens 1970), with
+    Bonferroni over the whole sample and every tensor, so the p-value is never too small.
     """
     values, owners = measured.even_sample, np.array(measured.owners)
     groups = {"": values.reshape(-1)}
@@ -70,13 +68,13 @@ def _distance(values: Floats) -> tuple[float, float]:
 
 
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a distance that is found with `DETECTION_POWER` at least: the critical one and a normal quantile."""
+    """Return a distance that is found with at least `DETECTION_POWER`: the critical distance plus a normal quantile."""
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
 @of_family(TestName.TAILS)
 def tails(measured: NoiseMeasurements) -> TestResult:
-    """Test how much of the noise lies beyond 3 standard deviations: binomial, two-sided, never too small."""
+    """Test the share of the noise beyond 3 standard deviations: binomial, two-sided, never too small."""
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.TAILS.level / 2)) * math.sqrt(_TAIL_SHARE / count)
@@ -92,7 +90,7 @@ def _binomial_p(found: int, count: int, share: float) -> float:
 
 @of_family(TestName.SUPPORT)
 def support(measured: NoiseMeasurements) -> TestResult:
-    """Test the largest of all sampled noise, which truncated noise never reaches: exact, two-sided."""
+    """Test the largest sampled noise value, which truncated noise never reaches: exact, two-sided."""
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
     claimed, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
@@ -101,22 +99,22 @@ def support(measured: NoiseMeasurements) -> TestResult:
 
 
 def _largest_p(largest: float, count: int) -> float:
-    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1)."""
+    """Return the two-sided p-value of the largest absolute value of `count` independent N(0, 1) draws."""
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
     return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
 
 
 def _largest_at(probability: float, count: int) -> float:
-    """Return the value that the largest of so many stays under with a probability."""
+    """Return the value that the largest of `count` absolute draws stays under with the given probability."""
     return float(-ndtri(-math.expm1(math.log(probability) / count) / 2))
 
 
 @of_family(TestName.SHAPE_ALONG_RECORD)
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test the shape of the noise along the record, from the innovations: the least of distance, tails and support.
+    """Test the shape of the noise along the record by the innovations: least p-value of distance, tails and support.
 
-    Bonferroni over the three: the p-value is never too small. Not offered where chance explains so much noise in
-    less than one of 1,000 runs: a mixture of larger scales is no breach, and is not normal either.
+    Bonferroni over the three tests, so the p-value is never too small. The test is not offered where chance gives so
+    much noise in less than one of 1,000 runs: a mixture of larger scales is no breach, and is not normal either.
     """
     values = measured.used_innovations
     only_if(values.size >= _FEWEST_FOR_SHAPE, Missing.NO_DIFFERENCE if values.size == 0 else Missing.TOO_FEW)
@@ -134,10 +132,10 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.LOW_BITS)
 def low_bits(measured: NoiseMeasurements) -> TestResult:
-    """Test the low bits: sum of cosines over everything / sqrt(count / 2), upper tail, Bonferroni over the kinds.
+    """Test the low bits: sum of all cosines / sqrt(count / 2), upper tail, with Bonferroni over the kinds of low bits.
 
-    The distribution is normal in the limit of many coordinates, and for few the p-value is a little too large rather
-    than too small: a cosine of a uniform phase is bounded.
+    The distribution is normal in the limit of many coordinates. For few coordinates the p-value is slightly too large
+    rather than too small, because a cosine of a uniform phase is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -156,7 +154,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _Look:
-    """Values whose characteristic function is looked at, and the frequencies at which a grid would show."""
+    """The values of a characteristic function test, and the frequencies at which a grid would show."""
 
     unit: str  # in units of what the values and frequencies are
     values: Floats  # the noise
@@ -166,11 +164,11 @@ class _Look:
 
 @of_family(TestName.GRID)
 def grid(measured: NoiseMeasurements) -> TestResult:
-    """Test the characteristic function of the sampled noise at all frequencies that a grid may have.
+    """Test the characteristic function of the sampled noise at all possible frequencies of a grid.
 
-    With N values, N |phi|^2 is exponential with mean 1 at each; Bonferroni over all frequencies, of the noise over its
-    claimed scale and, where that scale changes, of the noise itself: the p-value is never too small. Steps that float32
-    rounding makes are left out.
+    With N values, N |phi|^2 is exponential with mean 1 at each frequency. Bonferroni is over all frequencies, of the
+    noise over its claimed scale and, where that scale changes, of the noise itself, so the p-value is never too small.
+    Steps that come from float32 rounding are left out.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
     only_if(bool(looks), Missing.ROUNDING)
@@ -199,7 +197,7 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_Look]:
 
 
 def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 of the frequencies of a look, that frequency, and how many were looked at."""
+    """Return the largest N |phi|^2 over the frequencies of a look, its frequency, and the number of frequencies."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
     looked_at = (frequencies >= look.lowest) & (frequencies <= look.highest)
@@ -210,10 +208,10 @@ def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
 
 @of_family(TestName.SENSITIVITY)
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
-    """Test whether every sensitivity is within the claim: nothing is random here, the p-value is 0 or 1.
+    """Test whether every sensitivity is within the claim; this is not random, so the p-value is 0 or 1.
 
-    No round may pass sigma / z. Where the claim limits a whole run, no trial may pass that either: the square root of
-    the sum of (sensitivity / sigma)^2 over its rounds.
+    No round may exceed sigma / z. Where the claim limits a whole run, no trial may exceed that either: the square root
+    of the sum of (sensitivity / sigma)^2 over its rounds.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)

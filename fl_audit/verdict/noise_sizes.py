@@ -1,8 +1,8 @@
-"""Do sizes of the noise spread as sizes of independent noise do? And is any part of it missing in any round?
+"""Tests whether sizes of the noise spread as those of independent noise do, and whether any part of it is missing.
 
 The sum of squares of a round is chi-square, so its normal score is N(0, 1), independent over trials and rounds. Noise
-that is brought to one length, or that is fresh in its directions only, has scores that hardly differ; noise that was
-shuffled keeps its size, whatever place it went to. Whoever knows such a mechanism reads the secret off the sizes.
+that is scaled to one length, or has fresh directions only, has scores that hardly differ; shuffled noise keeps its size
+wherever it is moved. Whoever knows such a mechanism reads the secret off the sizes.
 """
 
 import math
@@ -23,7 +23,7 @@ _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of chi-square sums, of the smaller tail; NaN without a degree of freedom.
+    """Return the normal scores of chi-square sums by their lower tail; NaN without a degree of freedom.
 
     Parameters
     ----------
@@ -39,22 +39,22 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return whether there is more or less noise than chance explains: then scores under the claim say little."""
+    """Return whether there is more or less noise than chance explains, so that scores under the claim say little."""
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return sizes over their own mean as nearly normal scores, by their cube roots (Wilson and Hilferty 1931)."""
+    """Return sizes over their own mean as nearly normal scores, by cube roots (Wilson and Hilferty 1931)."""
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)
     return np.asarray((np.cbrt(squares / freedom / mean) - 1 + spread) / np.sqrt(spread), dtype=np.float64)
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of the ranks of sizes, less what trials and rounds are louder, (trials, rounds).
+    """Return the normal scores of the ranks of sizes, less the loudness of single trials and rounds, (trials, rounds).
 
-    Trials in which a round has no size are NaN.
+    Trials that lack the size of a round are NaN.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -67,7 +67,7 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return the sums of squares of every round, of all parameters and of each tensor, and their freedom."""
+    """Return the sums of squares of every round, over all parameters and by tensor, and their degrees of freedom."""
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
     found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
@@ -80,10 +80,11 @@ def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
 
 @of_family(TestName.EVEN_SIZES)
 def even_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test how far the sizes of rounds spread: the sum of squared scores about their mean, chi-square, both tails.
+    """Test the spread of the sizes of rounds: the sum of squared scores about their mean, chi-square, both tails.
 
-    Of all parameters and of each tensor, by Bonferroni. Where there is more or less noise than chance explains,
-    sizes are held against their own mean, and the upper tail is left out: a mixture of larger scales is no breach.
+    The test is made over all parameters and of each tensor, by Bonferroni. Where there is more or less noise than
+    chance explains, sizes are compared with their own mean, and the upper tail is left out: a mixture of larger scales
+    is no breach.
     """
     found = []
     for place, (squares, freedom) in _sizes(measured).items():
@@ -107,11 +108,10 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether the size of a round follows that of a round shortly before it: Student's t, two-sided.
 
-    Given the scores of earlier rounds the products with later ones are normal, as in `serial_correlation`. A part of
-    the noise of the round before, shuffled over all places, shows here alone. Bonferroni over up to four lags, over all
-    parameters and each tensor. Where there is more or less noise than chance explains, ranks of sizes are compared,
-    less what
-    single trials and rounds are louder, and the lower tail is left out.
+    Given the scores of earlier rounds the products with later ones are normal, as in `serial_correlation`. Only this
+    test finds noise that contains a part of the previous round's noise, shuffled over all places. Bonferroni over up to
+    four lags, over all parameters and each tensor. Where there is more or less noise than chance explains, ranks of
+    sizes are compared, less the loudness of single trials and rounds, and the lower tail is left out.
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     found = []
@@ -139,7 +139,7 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_PART)
 def noise_part(measured: NoiseMeasurements) -> TestResult:
-    """Test the noise of every tensor in every round of every trial: the smallest lower tail, chi-square, Bonferroni."""
+    """Test the noise of every tensor in every round of every trial: chi-square, smallest lower tail, by Bonferroni."""
     only_if(has_direction(measured), why_no_direction(measured))
     noise, freedom = measured.noise, measured.noise.freedom
     squares = np.maximum(0.0, noise.squares / (measured.sigma**2)[..., None])

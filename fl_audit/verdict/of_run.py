@@ -1,4 +1,4 @@
-"""What the tables of a finished run hold for the tests of the verdict."""
+"""The measurements for the tests of the verdict, read from the tables of a finished run."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
-    """Return what the insider measured in a run, for the tests of the verdict; it is worked out once."""
+    """Return the insider's measurements of a run for the tests of the verdict; they are computed once."""
     return run.once(_measured)
 
 
@@ -40,9 +40,9 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 
 
 def claimed_length(federation: Federation) -> float | None:
-    """Return the most that the claim lets a target contribute to a round, over the noise.
+    """Return the largest contribution of a target to a round under the claim, over the noise.
 
-    It is the clipping norm over the noise; None where the noise is scaled to the difference of D and D'.
+    The result is the clipping norm over the noise, or None where the noise is scaled to the difference of D and D'.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is NoiseScaling.LOCAL:
@@ -51,12 +51,12 @@ def claimed_length(federation: Federation) -> float | None:
 
 
 def opened_of_pair(run: FinishedRun) -> Opened:
-    """Return what the challenger opened after a run about a pair, beside the secret bits; it is worked out once."""
+    """Return the values that the challenger opened after a run about a pair, with the secret bits; computed once."""
     return run.once(_opened_of_pair)
 
 
 def opened_of_targets(run: FinishedRun) -> Opened:
-    """Return what the challenger opened after a run about many targets; it is worked out once."""
+    """Return the values that the challenger opened after a run about many targets; computed once."""
     return run.once(_opened_of_targets)
 
 
@@ -96,9 +96,10 @@ def _opened(run: FinishedRun, of_pair: bool) -> Opened:
 
 
 def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
-    """Return the noise along the target, where increments do not tell it, (trials, rounds).
+    """Return the noise along the target, (trials, rounds), where it does not follow from the increments.
 
-    Where the target takes part in secret the opened samples tell whether it did, so that nothing is left but the noise.
+    Where the target's participation is secret, the opened samples tell whether it took part, so that only the noise is
+    left.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores
@@ -109,7 +110,7 @@ def _scores(run: FinishedRun, residuals: Residuals | None) -> Floats | None:
 def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlong | None:
     """Return the noise along the contribution of one target of every trial, in all rounds.
 
-    None where it was not measured, as in batches of an older version.
+    The result is None where it was not measured, as in trial batches of an older version.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the drift along each target over all trials that have it, standard normal; None of fewer than two."""
+    """Return the drift along each target over the trials that contain it, standard normal; None for fewer than two."""
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))
     of_targets = drifts[counts > 0] / np.sqrt(counts[counts > 0])

@@ -1,8 +1,8 @@
-"""What the challenger opens after a run, beside the secret bits: samples, shares of the noise, quantile bits, steps.
+"""The values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
 
-In an audit everything that was drawn in secret can be opened once all rounds are over. So most of what can go wrong
-beside the noise of the sum has an exact test. What is kept are counts, never a sample or a share itself, so its size
-does not grow with the number of trials times the number of units.
+In an audit everything that was drawn in secret can be opened once all rounds are over, so most faults beside the noise
+of the sum have an exact test. Only counts are kept, never a sample or a share itself, so the size of the tables does
+not grow with the number of trials times the number of units.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 TURNS, CROWD, UNIT, LAST_BIT = "turns", "crowd", "unit", "last-bit"
 SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
 RESIDUAL = -1
-"""The number that stands for what is left of the noise in the table of products of shares."""
+"""The number of the remaining noise in the table of products of shares."""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The opened samples of a run: who took part in which round of which trial.
+    """The opened samples of a run: the units that took part in each round of each trial.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Products of opened shares of the noise, over coordinates, rounds and trials that were looked at."""
+    """Products of opened shares of the noise, over the evaluated coordinates, rounds and trials."""
 
     clients: Integers  # whose shares they are, (shares,); `RESIDUAL` is what the insider could not subtract
     products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
@@ -66,7 +66,7 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class LastBits:
-    """How often the last bits of released numbers were 1, with D and with D'."""
+    """The counts of last bits of released numbers that were 1, with D and with D'."""
 
     # Of all coordinates looked at, (2 sides,): how often it was 1, and of how many.
     odd: Integers
@@ -78,7 +78,7 @@ class LastBits:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """What a run opened; a part is None where the mechanism does not have it, or nothing was kept of it."""
+    """The opened values of a run; a part is None where the mechanism does not have it, or it was not kept."""
 
     members: Flags  # whether a trial used D, (trials,)
     claim: Claim | None = None  # what is claimed, which says what a breach of participation comes to
@@ -97,9 +97,9 @@ class Opened:
 
 
 OPENED_COLUMNS = ("size", "target", "overlap", "digest", "bit_noise", "wrong_steps", "wrong_norms", "odd")
-"""Columns of the table of what was opened, a row a trial and round; a column is NaN where a run does not have it."""
+"""Columns of the table of opened values, one row per trial and round; a column is NaN where a run lacks it."""
 TALLY_COLUMNS = ("kind", "first", "second", "third", "number")
-"""Columns of the table of tallies: a kind, up to three whole numbers that say what is counted, and the count."""
+"""Columns of the table of tallies: a kind, up to three whole numbers that name the counted event, and the count."""
 
 
 def _summed(table: "pd.DataFrame", kind: str) -> "pd.DataFrame":
@@ -168,8 +168,8 @@ def shares_of(tallies: "pd.DataFrame") -> Shares | None:
 def last_bits_of(tallies: "pd.DataFrame") -> LastBits | None:
     """Return the counts of last bits that the tallies hold; None where they hold none.
 
-    Rows have the coordinate (-1 for all together, -2 for how many there are of these, -3 for how many there are of each
-    single one) and the side (0 is D, 1 is D').
+    Rows have the coordinate (-1 for the total, -2 for the number of bits in it, -3 for the number of bits of each
+    coordinate) and the side (0 is D, 1 is D').
     """
     rows = _summed(tallies, LAST_BIT)
     if rows.empty:

@@ -1,8 +1,8 @@
-"""Did units take part as was claimed? Tests of the opened samples: exact distributions of counts.
+"""Tests of the claimed participation of units, by exact distributions of counts in the opened samples.
 
-Under Poisson sampling every unit takes part in every round of every trial on its own with probability q, whatever the
-secret. So every count is binomial, and whatever is counted given the totals is hypergeometric. Accountants count on
-that: batches of a fixed size, or shuffled ones, leave whoever knows all others in no doubt whether the target was in.
+Under Poisson sampling every unit takes part in every round of every trial independently with probability q, whatever
+the secret. So every count is binomial, and every count given the totals is hypergeometric. Accountants rely on that:
+with batches of a fixed size, or shuffled ones, whoever knows all other units also knows whether the target took part.
 """
 
 import math
@@ -32,10 +32,10 @@ def _samples(opened: Opened) -> Samples:
 
 
 def epsilon_without_doubt(claim: Claim) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, where participation is no secret.
+    """Return the epsilon of the claimed releases, at the claim's delta, where participation is not secret.
 
-    Whoever knows the others of a sample of fixed size sees whether the target was in it: with the claimed probability
-    there is a Gaussian release in a round, and nobody doubts in which.
+    Whoever knows the others of a sample of fixed size sees whether the target was in it. Each round then has a Gaussian
+    release with the claimed probability, and its occurrence is known.
     """
     return _epsilon(claim, seen=True)
 
@@ -63,9 +63,9 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 
 
 def _consequence(opened: Opened, found: TestResult, real: float | None) -> TestResult:
-    """Return a result with what the real sampling gives, where it is broken and a claim says what that comes to.
+    """Return a result with the epsilon of the real sampling, where sampling is broken and the epsilon is known.
 
-    `real` is the rate at which the target is really drawn; None where participation is no secret.
+    `real` is the rate at which the target is really drawn; None where participation is not secret.
     """
     claim = opened.claim
     if not found.violated or claim is None:
@@ -76,16 +76,16 @@ def _consequence(opened: Opened, found: TestResult, real: float | None) -> TestR
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
-    """Return how far a rate of so many draws may lie above the claimed one before it is found."""
+    """Return the smallest excess of a rate over the claimed one that the given number of draws reveals."""
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
 
 @of_opened(TestName.TARGET_TURNS)
 def target_turns(opened: Opened) -> TestResult:
-    """Test how often the target took part: binomial, the same with D and D', and independent of all others.
+    """Test the rounds in which the target took part: binomial, equal under D and D', independent of other units.
 
-    Bonferroni over the three: the count, the count by side, and how many others there were where it took part.
+    Bonferroni over the three tests: the count, the count by side, and the number of other units in the target's rounds.
     """
     samples = _samples(opened)
     only_if(samples.target is not None, Missing.TARGETS_ALONE)
@@ -113,9 +113,9 @@ def target_turns(opened: Opened) -> TestResult:
 
 @of_opened(TestName.UNIT_TURNS)
 def unit_turns(opened: Opened) -> TestResult:
-    """Test how often every other unit took part: binomial, the same with D and D', and independent of the target.
+    """Test the number of rounds of every other unit: binomial, equal under D and D', independent of the target.
 
-    The smallest p-value of all units and of the three questions, by Bonferroni.
+    The p-value is the smallest over all units and the three questions, by Bonferroni.
     """
     samples = _samples(opened)
     draws = int(samples.sizes.size)
@@ -144,7 +144,7 @@ def unit_turns(opened: Opened) -> TestResult:
 
 
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
-    """Return which of many tables is farthest from independence, and its p-value; the p-value is never too small."""
+    """Return the index of the table farthest from independence, and its p-value, which is never too small."""
     whole = first + second
     share = totals / whole
     spread = np.sqrt(np.maximum(1e-12, share * (1 - share) * first * second / max(1, whole - 1)))
@@ -156,9 +156,7 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: Opened) -> TestResult:
-    """Test how far the sizes of samples spread: squared deviations of binomial counts, their exact distribution,
-    two-sided.
-    """
+    """Test the spread of sample sizes: squared deviations of binomial counts, exact distribution, two-sided."""
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
     return _spread(opened, TestName.SAMPLE_SIZES, (Counted(samples.units, samples.rate, often),))
@@ -176,11 +174,11 @@ def _spread(opened: Opened, name: TestName, counts: tuple[Counted, ...], place: 
 
 @of_opened(TestName.EVEN_TURNS)
 def even_turns(opened: Opened) -> TestResult:
-    """Test how evenly rounds take turns: rounds of one unit in a trial, and units in two rounds in a row.
+    """Test how evenly units alternate: rounds of one unit in a trial, and units in two consecutive rounds.
 
-    Both are binomial counts whose distribution is exact. Shuffled batches take everybody in turn, so that a unit is
-    never in two batches in a row; a sample that is drawn once for a whole trial holds the same units in all rounds.
-    Bonferroni over the two.
+    Both are binomial counts whose distribution is exact. With shuffled batches each unit takes its turn, so that a unit
+    is never in two consecutive batches; a sample that is drawn once for a whole trial holds the same units in all
+    rounds. Bonferroni over the two.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, Missing.ONE_ROUND)
@@ -209,7 +207,7 @@ def even_turns(opened: Opened) -> TestResult:
 def shared_samples(opened: Opened) -> TestResult:
     """Test whether trials share samples: trials of one unit in a round, and samples that are equal.
 
-    The first are binomial counts whose distribution is exact, two-sided. Bonferroni over the two.
+    The first counts are binomial with an exact distribution, two-sided. Bonferroni over the two.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, Missing.ONE_TRIAL)
@@ -226,7 +224,7 @@ def shared_samples(opened: Opened) -> TestResult:
 
 
 def _repeats_p(samples: Samples, repeats: int) -> float:
-    """Return the probability of so many disjoint pairs of equal samples, by the union bound: never too small.
+    """Return the probability of so many disjoint pairs of equal samples, by the union bound, which is never too small.
 
     Disjoint pairs are independent, and there are fewer than (pairs)^m / m! sets of m of them.
     """

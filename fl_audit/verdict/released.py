@@ -1,7 +1,7 @@
-"""Is everything that is released beside the sum what was claimed? Shares, quantile bits, steps and last bits.
+"""Tests of the releases beside the sum: shares of the noise, quantile bits, steps and last bits.
 
 Shares of the noise and the noise of quantile bits are independent draws of N(0, 1); steps of the model and of the
-clipping norm are not random at all, so they are held against the public rule to the last bit.
+clipping norm are not random, so they are compared with the public rule to the last bit.
 """
 
 import math
@@ -25,10 +25,11 @@ _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a proba
 
 @of_opened(TestName.SHARE_PAIRS)
 def share_pairs(opened: Opened) -> TestResult:
-    """Test the largest correlation between two shares of the noise, or of one with what the insider cannot subtract.
+    """Test the largest correlation between two shares of the noise, or a share and the noise unknown to the insider.
 
-    Independent normal vectors have the cosines of `noise_copies`. What is left to the insider holds the shares of all
-    others, and none that it knows: so it is held against the known ones alone. Bonferroni over the pairs.
+    Independent normal vectors have the cosines of `noise_copies`. The noise unknown to the insider holds the shares of
+    all other clients and none of the known shares, so it is compared with the known ones alone. Bonferroni over the
+    pairs.
     """
     only_if(opened.has_shares, Missing.NO_SHARES)
     only_if(opened.shares is not None and opened.shares.draws >= 2, Missing.UNOPENED_SHARES)
@@ -51,7 +52,7 @@ def share_pairs(opened: Opened) -> TestResult:
 
 @of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: Opened) -> TestResult:
-    """Test the noise of quantile bits: too small, shifted, used again, of another shape, or another with D than D'.
+    """Test the noise of quantile bits: its size, mean, reuse and shape, and its difference between D and D'.
 
     All five have an exact or a limiting distribution of independent N(0, 1); Bonferroni over them.
     """
@@ -78,7 +79,7 @@ def bit_noise(opened: Opened) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return the probability of two draws of N(0, 1) as close as the closest ones, by the union bound."""
+    """Return the probability that the closest two draws of N(0, 1) are at most this far apart, by the union bound."""
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.
     gap = float(np.diff(np.sort(np.abs(values))).min())
@@ -95,9 +96,9 @@ def _side_p(one: Floats, other: Floats) -> float:
 
 @of_opened(TestName.EXACT_STEPS)
 def exact_steps(opened: Opened) -> TestResult:
-    """Test whether models and clipping norms are what public rules make of what was shown, to the last bit.
+    """Test whether models and clipping norms follow from the public messages by the public rules, to the last bit.
 
-    Nothing is random here: the p-value is 0 or 1. The place names the first trial and round that differ.
+    The result is not random: the p-value is 0 or 1. The place names the first trial and round that differ.
     """
     only_if(opened.wrong_steps is not None, Missing.NOT_OPENED)
     assert opened.wrong_steps is not None
@@ -121,12 +122,12 @@ def _first(values: Floats) -> tuple[int, int]:
 
 @of_opened(TestName.SECRET_LAST_BITS)
 def secret_last_bits(opened: Opened) -> TestResult:
-    """Test whether the last bits of releases are 1 as often with D as with D'.
+    """Test whether the last bits of releases are 1 equally often with D and with D'.
 
-    Of all coordinates together the shares of trials with D are held against those of trials with D', by Student's t:
-    last bits of one release depend on each other where the noise is correlated, and need not be fair. Of each sampled
-    coordinate the count with D is hypergeometric, given how often its last bit is 1 in all; all by Bonferroni. The last
-    bits of models follow by the public step, see `exact_steps`.
+    For all coordinates together the shares of trials with D are compared with those of trials with D' by Student's t:
+    last bits of one release depend on each other where the noise is correlated, and need not be fair. For each sampled
+    coordinate the count with D is hypergeometric, given the total number of times its last bit is 1. Bonferroni over
+    all of these. The last bits of models follow from the public step, see `exact_steps`.
     """
     only_if(opened.last_bits is not None and opened.odd is not None, Missing.NOT_OPENED)
     assert opened.last_bits is not None
@@ -147,7 +148,7 @@ def secret_last_bits(opened: Opened) -> TestResult:
 
 
 def _gap_of_trials(odd: Floats, members: Flags) -> float:
-    """Return Student's p-value, two-sided, of means of trials with D against those with D'; 1 where all are equal."""
+    """Return Student's two-sided p-value of the means of trials with D against those with D'; 1 where all are equal."""
     means = odd.mean(axis=1)
     sides = means[members], means[~members]
     freedom = means.size - 2

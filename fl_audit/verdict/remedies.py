@@ -1,6 +1,4 @@
-"""Where to look for the cause of a breach, and what tests of different kinds say alike: texts for
-`messages_of_tests`.
-"""
+"""Remedies for breaches, and sentences that several tests share: texts for `messages_of_tests`."""
 
 SCALE = "Compare the noise's real standard deviation with noise multiplier times sensitivity, and see whether "
 NEIGHBOURS = f"{SCALE}the sensitivity is that of two training sets that differ as the guarantee says."

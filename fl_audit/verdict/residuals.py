@@ -1,7 +1,7 @@
-"""What an insider measures of the noise of a round, and of a run: sums, a few projections and a small fixed sample.
+"""The insider's measurements of the noise in a round or a run: sums, a few projections and a small fixed sample.
 
-Some of it depends on the hypothesis: what is left of a release when the sum under D, or that under D', is subtracted.
-The insider works out every side; once the secrets are opened, `Residuals.opened` keeps the true one.
+Some of them depend on the hypothesis: the residual of a release after subtracting the sum under D, or that under D'.
+The insider computes every side; once the secrets are opened, `Residuals.opened` keeps the true one.
 """
 
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOW_BITS_KINDS = ("noise", "standard-noise", "release")
-"""What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
+"""Values that may have been rounded to half precision: the noise, its standard normal draws, or the release."""
 
 SIGNAL_KINDS = ("difference", "contribution", "length")
-"""The noise along the difference of D and D', and along what the side itself contributes, with the length of that."""
+"""The noise along the difference of D and D', that along the side's own contribution, and the latter's length."""
 
 STRIDES = 31
-"""Number of classes of coordinates whose squares are added up: every coordinate, or every n-th, modulo this."""
+"""Number of classes of coordinates whose squares are summed: every coordinate, or every n-th, modulo this number."""
 
 _BY_SIDE = ("signal", "low_bits", "low_bits_count", "strides", "sample")
 _COUNTED = ("total_freedom", "freedom", "low_bits_count")
@@ -31,29 +31,29 @@ _SUMS = ("total", "squares", *_COUNTED)
 _WITHOUT_SIDES = ("total", "total_freedom", "squares", "freedom", "projections", "gradient")
 
 _MOST_IN_CLASSES = 2**14
-"""Most coordinates that are divided into classes: of more, a single one would not show in its class."""
+"""Largest number of coordinates that are divided into classes: in more, a single one would not show in its class."""
 
 
 def stride_step(parameters: int) -> int:
-    """Return that every so many coordinates of a model one is in a class: all of them unless the model is large."""
+    """Return n where every n-th coordinate of a model is in a class; it is 1 unless the model is large."""
     return -(-parameters // _MOST_IN_CLASSES)
 
 
 def stride_sizes(parameters: int) -> Integers:
-    """Return the number of coordinates of every class, (STRIDES,), of a model of so many."""
+    """Return the number of coordinates of every class, (STRIDES,), of a model with the given number of parameters."""
     looked_at = -(-parameters // stride_step(parameters))
     return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return which coordinates are in every class, in words."""
+    """Return a description of the coordinates of every class."""
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
 
 @dataclass(frozen=True)
 class ResidualsLayout:
-    """What the columns of residuals stand for."""
+    """The meaning of the columns of residuals."""
 
     tensors: tuple[str, ...]  # names of the model's parameter tensors
     directions: int  # number of public directions
@@ -65,7 +65,7 @@ class ResidualsLayout:
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names in every field of residuals, of one side, in the order of the columns; None is a number."""
+        """Return the names in every field of one side's residuals, in column order; None stands for a single number."""
         return {
             "total": None,
             "total_freedom": None,
@@ -115,7 +115,7 @@ class ResidualsLayout:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What the insider measured, of one round (trials, ...) or of a run (trials, rounds, ...)."""
+    """The insider's measurements of one round (trials, ...) or of a run (trials, rounds, ...)."""
 
     tensors: tuple[str, ...]  # as in `ResidualsLayout`, as are the two fields below
     places: tuple[tuple[int, str], ...]
@@ -146,7 +146,7 @@ class Residuals:
 
     @property
     def layout(self) -> ResidualsLayout:
-        """What its columns stand for."""
+        """The layout of the columns."""
         directions, sides = self.projections.shape[-1], self.low_bits.shape[-2]
         return ResidualsLayout(self.tensors, directions, self.places, sides, self.parameters)
 
@@ -157,13 +157,13 @@ class Residuals:
         return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
     def opened(self, side: Integers) -> "Residuals":
-        """Return the residuals with the true side alone, (...,): 0 is D, 1 D', 2 without the differing unit."""
+        """Return the residuals of the true side alone, (...,): 0 is D, 1 D', 2 without the differing unit."""
         at = side[..., None, None]
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "Residuals":
-        """Return what is left where releases were recovered from models: no low bits, and nothing of blurred trials.
+        """Return the residuals of releases recovered from models: without low bits, and without blurred trials.
 
         Where rounding hides the noise of a trial, (trials,), its sums of squares have no degree of freedom, and its
         projections and its sample are NaN.
@@ -176,15 +176,15 @@ class Residuals:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "Residuals":
-        """Return what is left where the release is uncertain in more than one direction: what is known by side."""
+        """Return the residuals of a release that is uncertain in several directions: the fields known by side."""
         return self._without(_WITHOUT_SIDES)
 
     def without_low_bits(self) -> "Residuals":
-        """Return the same with low bits that are not offered."""
+        """Return the residuals without low bits."""
         return self._without(("low_bits", "low_bits_count"))
 
     def _without(self, names: tuple[str, ...]) -> "Residuals":
-        """Return the same with nothing in some fields: 0 in sums of squares and counts, NaN in others."""
+        """Return the residuals with some fields emptied: 0 in sums of squares and counts, NaN in others."""
         nothing = {name: 0 if name in _SUMS else np.nan for name in names}
         return replace(self, **{name: np.full_like(getattr(self, name), value) for name, value in nothing.items()})
 
@@ -196,7 +196,7 @@ class Residuals:
 
     @staticmethod
     def of_array(values: Floats, layout: ResidualsLayout) -> "Residuals":
-        """Return what `as_array` wrote.
+        """Return the residuals that `as_array` wrote.
 
         Parameters
         ----------
@@ -218,9 +218,9 @@ class Residuals:
 
     @staticmethod
     def of_table(table: "pd.DataFrame") -> "Residuals":
-        """Return the residuals (trials, rounds, ...) that a table of a run holds, a row a trial and round.
+        """Return the residuals (trials, rounds, ...) from a table of a run, which has one row per trial and round.
 
-        Raises `InputError` if a column is missing.
+        `InputError` is raised if a column is missing.
         """
         layout = ResidualsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
@@ -237,7 +237,7 @@ def join(parts: list[Residuals], axis: int) -> Residuals:
     Parameters
     ----------
     parts, axis
-        At least one, all of the same model; and 0 or 1.
+        At least one part, all of the same model; and 0 or 1.
     """
     combine, first = np.concatenate if axis == 0 else np.stack, parts[0]
     arrays: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""What the insider measured in a run, held against what was claimed: the one input of every test of the verdict.
+"""The insider's measurements of a run relative to the claim: the one input of every test of the verdict.
 
-More noise than was claimed violates nothing: it is brought down, for tests of shape and dependence. Noise that is above
+More noise than claimed violates nothing, so it is scaled down for tests of shape and dependence. Noise that is above
 the claim in some trials, rounds, tensors or coordinates is a mixture of scales, which is not normal as a whole, and
-whose copies and correlations have another distribution. What is left of honest noise is closer to the claim than
-before, if anything.
+whose copies and correlations have another distribution. Scaling brings honest noise closer to the claim, if it changes
+it at all.
 """
 
 import math
@@ -33,7 +33,7 @@ _PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class NoiseMeasurements:
-    """A run as the insider measured it, with the secret bits that the challenger reveals afterwards.
+    """The insider's measurements of a run, with the secret bits that the challenger reveals afterwards.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class NoiseMeasurements:
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """All innovations that there are, in one row."""
+        """All known innovations, in one row."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
@@ -119,9 +119,9 @@ class NoiseMeasurements:
 
     @cached_property
     def own_length(self) -> Floats:
-        """The length of what the target contributes over the claimed noise, (trials, rounds); 0 where it is nothing.
+        """The length of the target's contribution over the claimed noise, (trials, rounds); 0 where there is none.
 
-        Where it was not measured it is half of the difference of D and D', as if both sides held one half of that.
+        Where it was not measured it is half of the difference of D and D', as if each side held one half of it.
         """
         if self._opened is None:
             found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
@@ -131,21 +131,21 @@ class NoiseMeasurements:
 
     @cached_property
     def own_noise(self) -> Floats:
-        """The noise along what the target contributes over the claimed noise, (trials, rounds); NaN where nothing."""
+        """The noise along the target's contribution over the claimed noise, (trials, rounds); NaN without one."""
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
         return np.where(self.own_length > 0, along, np.nan)
 
     @property
     def target_noise(self) -> Floats:
-        """The same, and along the difference of D and D' where the target contributes nothing."""
+        """The noise along the target's contribution, or along the difference of D and D' without a contribution."""
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property
     def excess(self) -> Floats:
-        """The noise beside the record's direction over the claim where it is evidently above, else 1, (trials, rounds).
+        """The noise orthogonal to the record over the claim where clearly above 1, else 1, (trials, rounds).
 
-        It is looked for in single rounds of single trials, in trials, in rounds, and in the whole run.
+        The ratio is tested for single rounds of single trials, trials, rounds, and the whole run.
         """
         found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():
@@ -160,14 +160,14 @@ class NoiseMeasurements:
 
     @property
     def noise(self) -> Residuals:
-        """What was measured of the noise; raises `NotOffered` where nothing was."""
+        """The measurements of the noise; raises `NotOffered` where there are none."""
         if self.residuals is None:
             raise NotOffered(Missing.NOT_MEASURED)
         return self.residuals
 
     @cached_property
     def sampled_trials(self) -> Flags:
-        """The trials whose sample is looked at, bool (trials,): evenly spaced ones where all are too many for memory.
+        """The trials whose sample is tested, bool (trials,): evenly spaced ones where all would need too much memory.
 
         Trials in which rounding hides the noise are left out.
         """
@@ -182,7 +182,7 @@ class NoiseMeasurements:
     def sample(self) -> Floats:
         """The noise over the claimed noise at sampled coordinates; raises `NotOffered` where none is known.
 
-        Of shape (trials of `sampled_trials`, rounds, S). Under the claim these are independent N(0, 1).
+        The shape is (trials of `sampled_trials`, rounds, S). Under the claim these are independent N(0, 1).
         """
         only_if(bool(self.sampled_trials.any()), Missing.NOT_MEASURED)
         return self.noise.sample[self.sampled_trials, :, 0]
@@ -194,17 +194,17 @@ class NoiseMeasurements:
 
     @cached_property
     def even_sample(self) -> Floats:
-        """The sample with noise above the claim brought down to it, for tests of shape and dependence.
+        """The sample with noise above the claim scaled down to it, for tests of shape and dependence.
 
-        Where the scales of tensors, of trial-rounds, of the rounds of tensors, or of coordinates differ by more than
-        chance explains, each is divided by its own, unless it is below the claim beyond doubt. Then every tensor is
-        that is above. Of honest noise little is changed.
+        Where the scales of tensors, of single rounds of trials, of the rounds of tensors, or of coordinates differ by
+        more than chance explains, each part is divided by its own scale, unless it is clearly below the claim. Then
+        every tensor that is above the claim is divided by its scale. Honest noise changes little.
         """
         return _without_excess(self.sample, self.owners)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Return noise over the claimed noise, (trials, rounds, places), as `even_sample` says; owners are the tensors."""
+    """Return noise over the claimed noise, (trials, rounds, places), scaled down by tensor as in `even_sample`."""
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
@@ -235,7 +235,7 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return by what to divide squares of these means: 1 where the means are alike, or one is evidently too small.
+    """Return the divisor of squares with these means: 1 where the means are alike, or one is clearly too small.
 
     The cube roots of means of squares are nearly normal (Wilson and Hilferty 1931).
     """
@@ -250,7 +250,7 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
 
 
 def _studentized(values: Floats) -> Floats:
-    """Return normal scores of values over the root mean square of the others in their trial and round."""
+    """Return normal scores of values over the root mean square of the other values in their trial and round."""
     places = values.shape[2]
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))
@@ -261,15 +261,15 @@ Test = Callable[[NoiseMeasurements], TestResult]
 OpenedTest = Callable[[Opened], TestResult]
 
 TESTS: dict[TestName, Test] = {}
-"""The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
+"""The tests of the family, in the order in which their modules are imported; `verdict.FAMILY` has them as declared."""
 
 
 OPENED_TESTS: dict[TestName, OpenedTest] = {}
-"""Those of them that look at what was opened alone."""
+"""The tests of the family that use opened values alone."""
 
 
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return what declares a function to be a test of what was opened; it may raise `NotOffered`."""
+    """Return a decorator that declares a function to be a test of opened values, which may raise `NotOffered`."""
 
     def declared(test: OpenedTest) -> OpenedTest:
         def of_measured(measured: NoiseMeasurements) -> TestResult:
@@ -284,7 +284,7 @@ def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
 
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
+    """Return a decorator that declares a function to be a test of the family; the function may raise `NotOffered`."""
 
     def declared(test: Test) -> Test:
         TESTS[name] = test

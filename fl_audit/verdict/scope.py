@@ -1,4 +1,4 @@
-"""Which questions were asked of a run beside how large the noise is, and what each would have found."""
+"""The scope of a verdict: the questions beside the amount of noise, and the limits of their tests."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 
 
 def questions_text(found: Judgement, unit: UnitWords) -> str:
-    """Return which further questions were asked, with what each would have found, in sentences.
+    """Return sentences on the further questions of a verdict and the limit of each.
 
     Parameters
     ----------

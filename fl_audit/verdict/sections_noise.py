@@ -1,4 +1,4 @@
-"""The noise that is really added, as the insider measured it, over the noise that was claimed."""
+"""The report's section on the measured noise relative to the claimed noise."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,13 +40,13 @@ def _sentence(numbers: NoiseFinding, contents: RunContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return how far the farther end of an interval lies from its number, as a share of the claim."""
+    """Return the distance from a number to the farther end of its interval, as a share of the claim."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
 def _meaning(row: Row) -> str:
-    """Return what measured noise says of the claim, as the end of a sentence."""
+    """Return the meaning of the measured noise for the claim, as the end of a sentence."""
     match row.reading:
         case Reading.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
@@ -106,7 +106,7 @@ def _tables(numbers: NoiseFinding, contents: RunContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return what noise above the guarantee costs, in a sentence; nothing where there is none beyond doubt.
+    """Return a sentence on the cost of noise above the guarantee; it is empty where there clearly is none.
 
     Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
     """
@@ -141,7 +141,7 @@ def _caption(numbers: NoiseFinding, _: RunContents) -> str:
 
 
 def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: RunContents) -> None:
-    """Draw measured over claimed noise with intervals, in total, where it hides the unit, and per tensor."""
+    """Draw measured over claimed noise with intervals: in total, along the unit, and by tensor."""
     found = numbers.estimate
     shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
     parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
@@ -163,7 +163,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: RunContents) 
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
-    """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
+    """Draw a value with its interval in a row of its own, with the numbers at the right, clear of any line."""
     value, low, high = interval
     ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)

@@ -1,4 +1,4 @@
-"""The verdict: what became of the guarantee, which test broke it, and what a verdict covers."""
+"""The report's section on the verdict: the fate of the guarantee, the test that broke it, and its coverage."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def banner(contents: RunContents) -> Banner:
 
 
 def _broken(contents: RunContents) -> str:
-    """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
+    """Return the breach, and each other kind of breach once; the list of failed tests names all of them."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
     # Noise of another size fails the tests of its shape too, which look at it in units of the claimed one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
@@ -67,7 +67,7 @@ def _broken(contents: RunContents) -> str:
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return what an inconclusive run could have found, in a sentence."""
+    """Return a sentence on the breach that an inconclusive run could have found."""
     found = numbers.judged
     if numbers.judges_scores:
         return (
@@ -88,12 +88,12 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _counted(number: float) -> str:
-    """Return a number of times that a target counts, in words."""
+    """Return in words how many times a target counts."""
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return what so many scores could show at most, in a sentence."""
+    """Return a sentence on the largest epsilon that so many scores can show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
@@ -101,12 +101,12 @@ def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
 
 
 def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return how many trials, and how much time, would find noise that gives away 1.5 times the guarantee.
+    """Return the number of trials, and the time, needed to find noise that gives away 1.5 times the guarantee.
 
     Parameters
     ----------
     numbers, words
-        What the verdict found, and how the unit is named.
+        The finding of the verdict, and the words for the unit.
     """
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
@@ -129,7 +129,7 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _limits(contents: RunContents) -> str:
-    """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
+    """Return a sentence on the share of the noise that cannot be missing unnoticed, or on the limit of scores."""
     numbers, unit = verdict_of(contents), contents.words.one
     shares = (numbers.missing_anywhere, numbers.missing_at_unit)
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
@@ -180,7 +180,7 @@ def _sentence(numbers: VerdictFinding, contents: RunContents) -> str:
 
 
 def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return which breach an inconclusive run could hardly have seen."""
+    """Return the breach that an inconclusive run could hardly have found."""
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
@@ -190,10 +190,10 @@ def _alarms(found: Judgement, facts: RunFacts) -> str:
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Return what it costs to look several times at a run that grew, in sentences; empty after one look or no verdict.
+    """Return sentences on the cost of several looks at a growing run; empty after one look or without a verdict.
 
-    By Bonferroni, where numbers of trials are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
-    as one (of a test whose statistic is a sum of normal numbers).
+    The cost is by Bonferroni where numbers of trials are fixed in advance. Where they are chosen by what was seen, two
+    looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
     """
     often = len(facts.looks)
     if found is None or often < 2:
@@ -209,7 +209,7 @@ def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
 
 
 def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
-    """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
+    """Return the coverage of the verdict and its limits in plain English, as `summary.json` states them."""
     found, guarantee = numbers.judgement, facts.guarantee
     if found is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
@@ -225,7 +225,7 @@ def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
 
 
 def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return how large a breach of epsilon would have been found, and with how many trials, in sentences."""
+    """Return sentences on the breach of epsilon that would have been found, and on the number of trials needed."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
             f"{_ceiling_text(found.tests[0], guarantee.epsilon)} How far they would separate under less noise is not "
@@ -256,7 +256,7 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
 
 
 def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return how often the target could have counted unseen, always and in few trainings, in sentences and a space."""
+    """Return sentences, and a space, on how often the target could count unnoticed: always, and in few trainings."""
     if signal is None:
         return ""
     if signal.trials_needed is None:
@@ -277,9 +277,7 @@ def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWor
 
 
 def _finding_of(test: TestResult) -> str:
-    """Return what a test says of the guarantee, in the word of a reading: that none fails is no proof that it is
-    kept.
-    """
+    """Return the word for a test's result in a reading: a test that does not fail only finds no contradiction."""
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
 
 
@@ -308,7 +306,7 @@ def _tables(numbers: VerdictFinding, contents: RunContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalLimit | None, unit: UnitWords) -> list[Table]:
-    """Return how often the target counts by what was measured, and how often it would have to count to be found."""
+    """Return tables of how often the target counts by each measurement, and how often it has to count to be found."""
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
@@ -334,8 +332,8 @@ def verdict_section(
     Parameters
     ----------
     judge, covers, not_compared
-        What judges a run with a guarantee; what its verdict covers; and why nothing was compared: as
-        `fl_audit.audits.audit.AuditJudging` has them.
+        The function that judges a run with a guarantee; the coverage of its verdict; and the reason why nothing was
+        compared, as in `fl_audit.audits.audit.AuditJudging`.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
-"""Is the signal the one that is claimed: does the target contribute once? Drift of the noise along its contribution.
+"""Tests of the signal: whether the target contributes once, by the drift of the noise along its contribution.
 
 With everything opened, r - f(b) over the claimed noise is N(0, 1) along the target's contribution, in every round and
-trial and given all rounds before. A target that counts k times moves it by (k - 1) times the length of the contribution
-over the noise. A push of its client that follows the secret moves it too.
+trial and given all rounds before. A target that counts k times shifts it by (k - 1) times the length of the
+contribution over the noise. A push of its client that follows the secret shifts it too.
 
 **Exact distributions.** How long the contribution of a round is follows from the rounds before, and with it from their
 noise. So no round is weighed by its length: that would tie the weights to the noise. Within a round trials are weighed
@@ -44,7 +44,7 @@ def drift_of_run(measured: NoiseMeasurements) -> Drift | None:
 
 
 def drift_along(along: NoiseAlong) -> Drift | None:
-    """Return the same of targets of which sums over the rounds are known; None where none that is in contributes."""
+    """Return the drift of targets from sums over the rounds; None where no included target contributes."""
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
         return None
@@ -55,23 +55,23 @@ def drift_along(along: NoiseAlong) -> Drift | None:
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
-    """Return how often the target could have counted in a run without being found."""
+    """Return the number of times that the target could count in a run without being found."""
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
     return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
 
 
 def limit_along(along: NoiseAlong) -> SignalLimit:
-    """Return the same of targets of which sums over the rounds are known."""
+    """Return the same limit for targets from sums over the rounds."""
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
     return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of every round along the trials' lengths, and sqrt(sum of their squares), both (rounds,).
+    """Return the noise of each round along the trials' lengths, and the root of the sum of their squares.
 
-    The first is N(0, 1) in every round in which there is something to go along.
+    The first is N(0, 1) in every round in which some length is not 0.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -81,10 +81,10 @@ def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
 
 
 def even_noise(noise: Floats) -> Floats:
-    """Return noise that is brought down to the claim where all of it, a trial or a round is evidently louder.
+    """Return noise scaled down to the claim where the whole, a trial or a round is clearly above it.
 
-    How loud they are is told by what is left beside their mean. NaN stays. What `NoiseMeasurements.excess` tells by
-    noise in other directions is brought down before.
+    Loudness is estimated from the noise about its mean. NaN stays. Excess noise that `NoiseMeasurements.excess` finds
+    in other directions is scaled down before.
 
     Parameters
     ----------
@@ -104,15 +104,15 @@ def even_noise(noise: Floats) -> Floats:
 
 @of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the target counts more often than once, over the whole run: Student's t, upper tail.
+    """Test whether the target counts more than once, over the whole run: Student's t, upper tail.
 
-    In the result, `measured` is how often it counts by the drift, and `limit` how often it would have to.
+    In the result, `measured` is the number of times that it counts by the drift, and `limit` the number that is found.
     """
     return signal_of(drift_of_run(measured))
 
 
 def signal_of(drift: Drift | None) -> TestResult:
-    """Return the same test of a drift that is known."""
+    """Return the result of the same test for a given drift."""
     if drift is None or drift.unit == 0:
         only_if(False, Missing.NO_DIFFERENCE)
     assert drift is not None
@@ -124,7 +124,7 @@ def signal_of(drift: Drift | None) -> TestResult:
 
 
 class _Looks(NamedTuple):
-    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and how large they are."""
+    """Sums that are N(0, 1) times the scale of the noise if the claim holds, and the sizes of a breach in each."""
 
     values: Floats  # (looks,)
     names: list[str]  # of every look
@@ -134,8 +134,8 @@ class _Looks(NamedTuple):
 def signal_round(measured: NoiseMeasurements) -> TestResult:
     """Test the drift of every round over all trials: Student's t, the smallest p-value, two-sided, by Bonferroni.
 
-    Every round is looked at along the contribution, and along the difference of D and D' in trials with D and in trials
-    with D'. The scale is that of the noise beside the rounds' own drifts.
+    Every round is tested along the contribution, and along the difference of D and D' in trials with D and in trials
+    with D'. The scale is that of the noise about the rounds' own drifts.
     """
     only_if(measured.trials > 1, Missing.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
@@ -157,7 +157,7 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squares of noise beside the mean of every round, and its degrees of freedom."""
+    """Return the sum of squares of noise about the mean of every round, and its degrees of freedom."""
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
@@ -175,10 +175,10 @@ def _largest(name: TestName, looks: _Looks, variance: float, freedom: int, limit
 
 @of_family(TestName.SIGNAL_TRIAL)
 def signal_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test the drift of every trial, and how much trials differ in it: Student's t and F, by Bonferroni.
+    """Test the drift of every trial, and the variation of the drift between trials: Student's t and F, by Bonferroni.
 
-    The first finds a target that counts often in one trial, the second one that counts a little more often in a share
-    of them.
+    The first test finds a target that counts often in one trial, the second one that counts slightly more often in a
+    share of the trials.
     """
     only_if(measured.rounds > 1, Missing.ONE_ROUND)
     noise = even_noise(measured.target_noise / measured.excess)
@@ -189,7 +189,7 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_trial_of(along: NoiseAlong) -> TestResult:
-    """Return the same test of sums over the rounds of every trial, beside those of every target over all trials."""
+    """Return the result of the same test from sums over the rounds of every trial, and of targets over all trials."""
     used = along.freedom > 0
     if along.sums is None or along.lengths is None or not used.any():
         only_if(False, Missing.NO_DIFFERENCE)
@@ -220,7 +220,7 @@ def signal_trial_of(along: NoiseAlong) -> TestResult:
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
     """Test the noise along the target in every trial, and in every round of all trials: chi-square, lower tail.
 
-    The smallest p-value of all these sums of squares, by Bonferroni.
+    The p-value is the smallest of all these sums of squares, by Bonferroni.
     """
     noise = measured.target_noise
     known = ~np.isnan(noise)
@@ -230,7 +230,7 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def noise_trial_of(along: NoiseAlong) -> TestResult:
-    """Return the same test of sums over the rounds of every trial."""
+    """Return the result of the same test from sums over the rounds of every trial."""
     return _least([(along.squares, along.freedom, "trial {}", 0)])
 
 

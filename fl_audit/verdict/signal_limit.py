@@ -1,9 +1,9 @@
-"""How much a target could contribute without being found: the limit of detection of the signal, in units of the claim.
+"""The limit of detection of the signal: how much a target could contribute unnoticed, in units of the claim.
 
 The claim lets a target contribute once, within the clipping norm. A target that counts k times shifts the noise along
-its contribution by k - 1 lengths of that contribution. How large a shift is found follows from the distribution of the
-test, before the run as well as after it. In units of the claim it is the same for every target, however little it
-contributes: one that is shorter than the norm may count more often before the claim does not hold for it.
+its contribution by k - 1 lengths of that contribution. The smallest shift that is found follows from the distribution
+of the test, before the run as well as after it. In units of the claim it is the same for every target, however small
+its contribution: a target whose contribution is shorter than the norm may count more often before it breaks the claim.
 """
 
 import math
@@ -22,7 +22,7 @@ from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import EVIDENT
 
 RARE_TIMES, RARE_SHARE = 5.0, 0.02
-"""The breach in few trainings of which every run says from how many trials it is found: five times in 2 % of them."""
+"""The rare breach for which every run states its limit: a target counts five times in 2 % of the trainings."""
 
 _MOST_TRIALS = 2**40
 _MOST_NEEDED = 2**100  # noise that hides all takes more trials than anybody plays, and the number says so
@@ -42,7 +42,7 @@ class Drift:
 
     @property
     def scale(self) -> float:
-        """The measured over the claimed noise."""
+        """The ratio of the measured to the claimed noise."""
         return math.sqrt(self.rest / self.freedom)
 
     @property
@@ -55,7 +55,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class SignalLimit:
-    """How much a target would have to contribute to be found."""
+    """The smallest contribution of a target that would be found."""
 
     # How often a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is the claim,
     # infinite where nothing is found.
@@ -74,7 +74,7 @@ class SignalLimit:
         return self.limit <= BREACH
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; what was not measured, and what is infinite, is None."""
+        """Return the limit as JSON values; a value that is infinite or was not measured is None."""
         return {
             "counted": finite(self.counted),
             "limit_of_detection": finite(self.limit),
@@ -103,14 +103,14 @@ def detectable_shift(freedom: int, level: float) -> float:
 
 
 def limit_of(drift: Drift, level: float, unit: float) -> float:
-    """Return how often the target has to count for a test of its drift to find it; infinite where it never is found.
+    """Return how often the target has to count for a test of its drift to find it; infinite where it is never found.
 
     Parameters
     ----------
     drift, level
         The drift, whose noise makes it harder to find where it is evidently above the claim; and the test's level.
     unit
-        By how much the drift grows for each time more.
+        The increase of the drift for each further time that the target counts.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -139,7 +139,7 @@ def signal_limit(drift: Drift | None, lengths: Floats, trials: int, level: float
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalLimit:
-    """Return the limit of detection before a run, of a target whose contributions are as long as the clipping norm.
+    """Return the limit of detection before a run, for a target whose contributions are as long as the clipping norm.
 
     Parameters
     ----------
@@ -156,9 +156,10 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalLimit:
-    """Return the limits: a drift grows with the root of the number of trials, and more of them tell its spread better.
+    """Return the limits of a drift, which grows with the root of the number of trials.
 
-    Few trials would be said to need far too many others, if the spread were known no better from these.
+    If the spread were assumed as uncertain as from few trials, the number of trials needed would come out far too
+    large.
     """
     if not math.isfinite(limit):
         return SignalLimit()
@@ -173,18 +174,19 @@ def _limits(limit: float, trials: int, freedom: int, level: float, each: float, 
 
 
 def _rare(each: float, share: float) -> int | None:
-    """Return from how many trials `signal_trial` finds the breach in few trainings; None if from no number."""
+    """Return the number of trials from which `signal_trial` finds the rare breach; None if no number does."""
     shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 
 
 def rare_power(trials: int, shift: float, share: float) -> float:
-    """Return about with which probability trials of which few are shifted are found.
+    """Return the approximate power of the test when only a share of the trials is shifted.
 
     Parameters
     ----------
     trials, shift, share
-        How many trials, from 1, by how many standard deviations a trial is shifted, and the probability of that.
+        The number of trials, at least 1; the shift of a shifted trial in standard deviations; and the probability that
+        a trial is shifted.
     """
     level = TestName.SIGNAL_TRIAL.level / 2
     found = share * float(ndtr(shift + ndtri(level / 2 / trials)))

@@ -1,11 +1,11 @@
-"""What a learned distinguisher may look at: numbers of every trial whose distribution, if the claim holds, is the same
-in all.
+"""Features for the learned distinguisher: numbers of a trial whose distribution is the same in all trials if the claim
+holds.
 
 Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the model's course, so no function of
 it alone may depend on them. Sensitivities, releases and the number of silent rounds may differ between D and D' in an
-honest run, and stand in no feature. Noise along the record and along the gradients lies in directions that follow the
-model's course, so it has features of its own: beside the sampled coordinates their joint distribution would follow it
-too.
+honest run, so no feature uses them. Noise along the record and along the gradients lies in directions that follow the
+model's course, so it has features of its own: together with the sampled coordinates its joint distribution would follow
+the course too.
 """
 
 import hashlib
@@ -36,10 +36,10 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 
 
 def seed_of(members: Flags) -> int:
-    """Return the seed of draws that stand for what is unknown: it follows from the secret bits, (trials,), alone.
+    """Return the seed of draws that replace unknown values; it follows from the secret bits, (trials,), alone.
 
-    Were the same draws used in every run, those that fall to trials of D would differ from the others in the same way
-    in every run. The noise has no part in it: a seed that follows from what is judged can favour a judgement.
+    If every run used the same draws, those of trials with D would differ from the others in the same way in every run.
+    The noise does not enter the seed: a seed that follows from the judged values can favour a judgement.
     """
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
@@ -67,7 +67,7 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 def direction_features(measured: NoiseMeasurements) -> Features:
     """Return the features of the noise along the record and the gradients, and of quantile bits and last bits.
 
-    Empty where none of them is known.
+    The features are empty where none of these is known.
 
     Unknown rounds, whose number may tell D from D', are filled with draws of the distribution of the others.
     """
@@ -93,7 +93,7 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return which sampled coordinates belong to each of at most `_TENSOR_GROUPS` groups of neighbouring tensors."""
+    """Return the sampled coordinates of each of at most `_TENSOR_GROUPS` groups of neighbouring tensors."""
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
     groups = [[tensors[at] for at in part] for part in split]
@@ -104,7 +104,7 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
 def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
     """Return the sums of the first four Hermite polynomials in groups of tensors and of rounds, over their deviations.
 
-    Hermite polynomials of a normal number are uncorrelated, so that each says what the others do not.
+    Hermite polynomials of a normal number are uncorrelated, so each adds information that the others lack.
     """
     squares = np.square(values)
     polynomials = (
@@ -133,7 +133,7 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return odd and even rounds, and at most `_ROUND_GROUPS` groups of neighbouring rounds; none of a single round."""
+    """Return odd and even rounds, and at most `_ROUND_GROUPS` groups of neighbouring rounds; none for one round."""
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
@@ -142,7 +142,7 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 
 
 def _tail_features(values: Floats) -> Features:
-    """Return how much lies beyond 2 and 3 deviations, and the largest and the smallest number as exponential scores."""
+    """Return the shares beyond 2 and 3 deviations, and the largest and the smallest number as exponential scores."""
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]
     features = {}
@@ -170,7 +170,7 @@ def _lag_features(values: Floats) -> Features:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return what repeats within a trial: rounds, coordinates, neighbours and single values."""
+    """Return features of repetition within a trial: of rounds, coordinates, neighbours and single values."""
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
         left, right = values[:, :, first], values[:, :, first + 1]
@@ -186,7 +186,7 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return how magnitudes of neighbouring coordinates (first ones given), and of consecutive rounds, go together."""
+    """Return how magnitudes of neighbouring coordinates (the first ones given), and of consecutive rounds, correlate."""
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
@@ -197,7 +197,7 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
 
 
 def _pair_features(vectors: Floats, what: str) -> Features:
-    """Return the largest and the mean square cosine of two rows of every trial's matrix (trials, rows, columns)."""
+    """Return the largest and the mean squared cosine of two rows of every trial's matrix (trials, rows, columns)."""
     rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
     if rows.size < 2 or vectors.shape[2] < 2:
         return {}
@@ -210,9 +210,9 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return the finest declared steps that rounding leaves, of noise over its deviation and (True) of noise itself.
+    """Return the finest grid steps that rounding leaves, of noise over its deviation and (True) of noise itself.
 
-    On any coarser grid that a step divides all cosines are 1. One choice serves all trials.
+    On any coarser grid that a step divides all cosines are 1. The same choice serves all trials.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -224,7 +224,7 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the scale of all classes of coordinates and of each, and how it changes from round to round."""
+    """Return the scale of all classes of coordinates together and of each, and its change from round to round."""
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {
@@ -245,12 +245,12 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return the logarithm of the mean square over its deviation: equal freedom in all trials needs no other score."""
+    """Return the logarithm of the mean square over its deviation, which suffices with equal freedom in all trials."""
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the sums of cosines of low bits over their deviations, of kinds that are offered in every known trial."""
+    """Return the sums of cosines of low bits over their deviations, for the kinds that every known trial offers."""
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)

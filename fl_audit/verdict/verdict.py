@@ -1,4 +1,4 @@
-"""The verdict: whether what the insider measured contradicts what was claimed.
+"""The verdict: whether the insider's measurements contradict the claim.
 
 It rests on a family of tests that is declared before the run (`family`), each exact under the claimed distribution, at
 level 0.001 together.
@@ -38,7 +38,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 
 
 class Verdict(StrEnum):
-    """What became of the guarantee.
+    """The possible verdicts on the guarantee.
 
     CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
     contradicts it, and not even a breach of 1.5 times the claimed epsilon would have been found. NOT_AUDITED: there
@@ -54,7 +54,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class JudgementWords:
-    """What an audit says of its judgement in words of its own; None where the words for a pair of data sets fit."""
+    """The words of an audit for its judgement; None where the words for a pair of data sets fit."""
 
     shown_by: str = "scores"  # what shows an epsilon where no insider weighed a pair
     blind: str | None = None  # what is said where no breach could have been found, in a sentence
@@ -65,7 +65,7 @@ class JudgementWords:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with all that a reader needs to weigh it."""
+    """A verdict with everything that a reader needs to weigh it."""
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
@@ -99,12 +99,12 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the guarantee."""
+        """The verdict on the guarantee."""
         return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials that are conclusive about the noise and about the signal; None where no number is."""
+        """Number of trials that are conclusive about the noise and about the signal; None if no number is."""
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]
         return max(known) if len(known) == len(needed) else None
@@ -129,9 +129,9 @@ def depends_on_secret(found: Judgement) -> bool:
 
 
 def has_open_shares(found: Judgement) -> bool:
-    """Return whether nothing speaks against shares of the noise that are independent of each other.
+    """Return whether no test refutes that the opened shares of the noise are independent of each other.
 
-    Shares that are copies of each other add up to more noise than was claimed, which hides less. So noise above the
+    Shares that are copies of each other add up to more noise than claimed, which hides less. So noise above the
     guarantee is a harmless surplus only where shares were opened and found independent, or where clients add none.
     """
     name = TestName.SHARE_PAIRS
@@ -143,7 +143,7 @@ _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]
 
 
 def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
-    """Return the results of tests of the declared family that are offered, and the reasons of the others.
+    """Return the results of the tests of the declared family that are offered, and the reasons why others are not.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 
 
 def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> Judgement:
-    """Return whether what the insider measured contradicts the guarantee.
+    """Return the judgement of the guarantee by the insider's measurements.
 
     Parameters
     ----------
@@ -202,11 +202,12 @@ def judge_scores(
     confidence: float,
     noise: NoiseAlong | None = None,
 ) -> Judgement:
-    """Return whether scores contradict the guarantee, by a bound that assumes nothing, and the noise if it is known.
+    """Return the judgement of scores, by a bound that assumes nothing, and of the noise if it is known.
 
-    What the bound can find depends on how far the scores separate, and nothing says how far they would under less
-    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. The
-    guarantee is violated where the lower bound at the level passes its epsilon, otherwise as `judged_with_noise` says.
+    The limit of the bound depends on how far the scores separate, and nothing tells how far they would under less
+    noise. So scores alone are never consistent: the noise decides whether a breach would have been found. The guarantee
+    is violated where the lower bound at the level exceeds its epsilon, otherwise the verdict is as in
+    `judged_with_noise`.
 
     Parameters
     ----------
@@ -241,17 +242,17 @@ def judge_scores(
 
 
 def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
-    """Return what one test and the noise along what is in question say together.
+    """Return the joint judgement of one test and of the noise along the target.
 
-    The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise all is
-    consistent where so little noise that epsilon is 1.5 times the claimed one would have been found, and a target that
-    counts 1.5 times, and inconclusive where not.
+    The guarantee is violated by either, or where the size of the noise tells members from others. Otherwise it is
+    consistent if the run would have found both noise so small that epsilon is 1.5 times the claimed one, and a target
+    that counts 1.5 times; if not, the verdict is inconclusive.
 
     Parameters
     ----------
     alone, noise, guarantee
-        What the one test says by itself, at its share of the level; that noise in every trial, None where nobody can
-        work it out; and the guarantee.
+        The judgement of the test alone, at its share of the level; the noise in every trial, or None where it cannot be
+        computed; and the guarantee.
     """
     if noise is None:
         return alone
@@ -284,13 +285,13 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
 
 
 def judged_with_opened(found: Judgement, opened: Opened | None) -> Judgement:
-    """Return a judgement beside the tests of what the challenger opened, which need no likelihood ratio.
+    """Return a judgement joined with the tests of opened values, which need no likelihood ratio.
 
     Parameters
     ----------
     found, opened
-        What is judged of scores or guesses, which leaves these tests their share of the level; and what was opened,
-        None where nothing was.
+        The judgement of scores or guesses, which leaves these tests their share of the level; and the opened values,
+        None where there are none.
     """
     if opened is None or not opened.is_kept:
         return found
@@ -308,14 +309,14 @@ def judged_by_one(
     method: str,
     assumption: str,
 ) -> Judgement:
-    """Return what one test says by itself, where the family has nothing to say, and of a breach finds nothing for sure.
+    """Return the judgement by one test alone, where the family offers none and no breach is sure to be found.
 
     Parameters
     ----------
     test, lower_bounds
         The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
     missing
-        Why no test of the family is offered; None names none.
+        The reason why no test of the family is offered; None gives none.
     confidence, method, assumption
         The confidence, how the lower bound is found and what it rests on: the fields of `Judgement` of these names.
     """
@@ -325,7 +326,7 @@ def judged_by_one(
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
-    """Return the verdict of tests.
+    """Return the verdict that follows from the tests.
 
     Parameters
     ----------

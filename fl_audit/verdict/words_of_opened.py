@@ -1,6 +1,6 @@
-"""Words of the tests of what a challenger opens, and of those that look closer at the noise.
+"""The messages of the tests of opened values, and of the closer tests of the noise.
 
-Each has, in this order, the fields of `fl_audit.verdict.messages_of_tests.TestMessages`.
+Each entry has, in this order, the fields of `fl_audit.verdict.messages_of_tests.TestMessages`.
 """
 
 from fl_audit.verdict.family import TestName
@@ -116,4 +116,4 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "a difference of {limit:percent}", BLIND,
     ),
 }  # fmt: skip
-"""The words of these tests."""
+"""The messages of these tests."""

@@ -1,6 +1,6 @@
-"""Words of the tests of the signal: how often the target counts, and whether anything else differs.
+"""The messages of the tests of the signal: how often the target counts, and whether anything else differs.
 
-Each has, in this order, the fields of `fl_audit.verdict.messages_of_tests.TestMessages`.
+Each entry has, in this order, the fields of `fl_audit.verdict.messages_of_tests.TestMessages`.
 """
 
 from fl_audit.verdict.family import TestName
@@ -47,4 +47,4 @@ SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         CLIPPED,
     ),
 }  # fmt: skip
-"""The words of these tests."""
+"""The messages of these tests."""
