@@ -1,1 +1,1 @@
-"""A package for each kind of audit, what all of them share, and the page of a report."""
+"""The kinds of audit, one package for each, with their shared modules and the page of a report."""

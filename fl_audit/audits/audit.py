@@ -1,4 +1,4 @@
-"""The protocol of a kind of audit: what each of them answers for itself, so that nobody has to ask which one it is.
+"""The protocol of a kind of audit: every kind implements it, so that no caller has to ask which kind it is.
 
 `AuditKind` is what clients and servers call while an audit is played: it is imported by every client, so that its
 modules import neither tables nor the tests of the verdict. `AuditJudging` is what is called before and after.
@@ -29,7 +29,7 @@ WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = t
 
 
 class ReleaseQuery(StrEnum):
-    """What is asked about every release, of the insiders or of an observer."""
+    """The question that insiders or an observer answer about every release."""
 
     NOTHING = "nothing"
     LOG_ODDS = "log-odds"  # log-odds of D against D', and what is measured of the noise
@@ -40,7 +40,7 @@ class ReleaseQuery(StrEnum):
 
 
 class ClientRole(StrEnum):
-    """How a client contributes to a round."""
+    """The role of a client in a round."""
 
     OWNER = "owner"  # with the records that are in every trial
     VICTIM = "victim"  # with the differing unit where it is in, with its stand-in elsewhere
@@ -49,36 +49,36 @@ class ClientRole(StrEnum):
 
 
 class MemberLosses(Protocol):
-    """Losses of the models of a batch, and who was in."""
+    """The losses of the models of a trial batch, and the membership of its targets."""
 
     @property
     def membership(self) -> Membership:
-        """Which targets were in."""
+        """The membership of the targets."""
 
     @property
     def target_of_records(self) -> "Integers":
-        """Which target each of the records in question belongs to."""
+        """The target that each of the differing records belongs to."""
 
     @property
     def common_losses(self) -> "Floats":
-        """Losses on what is in every trial."""
+        """Losses on the records that every trial has."""
 
     @property
     def differing_losses(self) -> "Floats":
-        """Losses on the records in question."""
+        """Losses on the differing records."""
 
     @property
     def replacement_losses(self) -> "Floats":
-        """Losses on what stands in the place of the differing unit; of no record where nothing does."""
+        """Losses on the replacement of the differing unit; of no record where nothing replaces it."""
 
 
 LossesOf = Callable[["Examples | None"], "Floats"]
-"""Gives the losses (trials, records) on records; of none, no columns."""
+"""A function that returns the losses (trials, records) on records; without records it returns no columns."""
 
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that claims something, before it is played."""
+    """A run with a claim, before it is played."""
 
     public: "Federation"
     guarantee: "Guarantee"  # what is claimed
@@ -86,10 +86,10 @@ class ClaimedRun:
 
 
 class AuditJudging(Protocol):
-    """What a kind of audit says of a run before it is played, and what it finds in it afterwards."""
+    """The planning of a kind of audit before a run, and its judgement afterwards."""
 
     def judge(self, run: "FinishedRun") -> "Judgement | None":
-        """Return what the tests of a finished run say of its guarantee; None where there was nothing to judge.
+        """Return the judgement of the guarantee by the tests of a finished run; None where there was nothing to judge.
 
         Parameters
         ----------
@@ -98,15 +98,15 @@ class AuditJudging(Protocol):
         """
 
     def covers(self, facts: "RunFacts") -> str:
-        """Return in a sentence what a verdict of this audit covers, and what not."""
+        """Return a sentence on the coverage of a verdict of this audit and its limits."""
 
     def not_compared(self, run: "FinishedRun") -> str:
-        """Return why nothing was compared, in a sentence that begins with a space; empty where all was."""
+        """Return why nothing was compared, in a sentence that begins with a space; empty where everything was."""
 
     def require_playable(self, public: "Federation") -> None:
-        """Refuse a federation that this audit cannot be played with.
+        """Refuse a federation that this audit does not support.
 
-        Raises `InputError` if there is such a thing, with what is accepted.
+        Raises `InputError` with the accepted values if the federation is not supported.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class AuditJudging(Protocol):
         """
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedLimits | None":
-        """Return which missing noise a run would find; None where no insider measures it.
+        """Return the missing noise that a run would find; None where no insider measures it.
 
         Parameters
         ----------
@@ -124,26 +124,26 @@ class AuditJudging(Protocol):
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
-        """Return how often a target could count unseen; None where no insider weighs it exactly."""
+        """Return how often a target could count unnoticed; None where no insider has its exact likelihood ratio."""
 
 
 class AuditKind(ABC):
     """One kind of audit."""
 
     sections_at: tuple[str, ...] = ()
-    """Its own sections of the report, each `module:name`, beside those that runs of several kinds have."""
+    """The kind's own sections of the report, each `module:name`, besides those that several kinds share."""
 
     own_settings: tuple[str, ...] = ()
-    """Settings of [audit] that are refused with other kinds."""
+    """Settings of [audit] that other kinds refuse."""
     scheme: MembershipScheme = MembershipScheme.BY_COINS
-    """Which targets are in a trial."""
+    """The rule by which targets are members in a trial."""
     counted: str | None = None
-    """The setting that says how many targets there are; None where there is one, that of the pair."""
+    """The setting that holds the number of targets; None where the pair has a single one."""
     chooses_pair: bool = False
     """Whether the differing unit is chosen, and with it a pair of training sets."""
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what [audit] and [privacy] have where a configuration leaves it out.
+        """Return the defaults of [audit] and [privacy] for settings that a configuration leaves out.
 
         Parameters
         ----------
@@ -163,22 +163,22 @@ class AuditKind(ABC):
         return None
 
     judged_by: str
-    """Where planning and judging of this kind are, `module:class`: clients, which import every kind, need neither."""
+    """Location of planning and judging of this kind, `module:class`: clients import every kind and need neither."""
 
     @property
     def judging(self) -> AuditJudging:
-        """Planning and judging of this kind, which are imported when they are first asked for."""
+        """Planning and judging of this kind, imported at first use."""
         module, _, name = self.judged_by.partition(":")
         found: AuditJudging = getattr(import_module(module), name)()
         return found
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return what is asked about every release."""
+        """Return the question about every release."""
 
     @abstractmethod
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return how a client contributes to a round.
+        """Return the role of a client in a round.
 
         Parameters
         ----------
@@ -188,11 +188,11 @@ class AuditKind(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the unit whose part in secret samples is opened after a run; None of many targets."""
+        """Return the unit whose participation in secret samples is opened after a run; None with many targets."""
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield trials (trials,), and their losses on the members of the data sets that they used.
+        """Yield sets of trials (trials,) with their losses on the members of the data sets that they used.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class AuditKind(ABC):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: Membership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
-        """Return losses (trials, records) on what a client holds in some trials, each with in which (trials,).
+        """Return losses (trials, records) on a client's records in some trials, with masks of the trials (trials,).
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Refuse before the run what Epsilon* or the loss threshold attack could not be computed from.
+        """Refuse before the run an Epsilon* or loss threshold attack that could not be computed.
 
         Raises `InputError` if there are fewer than two records.
 
@@ -226,7 +226,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return why nobody who has the public part of a run can weigh its releases again; empty where anybody can.
+        """Return why log-likelihood ratios cannot be recomputed from the public part of a run; empty where they can.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return in words what the trials differ in.
+        """Return in words the difference between the trials.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class AuditKind(ABC):
         """
 
     def knows_records(self, public: "Federation") -> bool:
-        """Return whether the insiders know all records, so that they can weigh them or push their losses up."""
+        """Return whether the insiders know all records, so that they can compute likelihoods or raise losses."""
         return public.with_insider or public.ascent > 0
 
     def opens_secrets(self, public: "Federation") -> bool:
@@ -257,5 +257,5 @@ class AuditKind(ABC):
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether the samples that insiders are shown name the target of the pair too."""
+        """Return whether the samples shown to insiders include the target of the pair."""
         return False

@@ -1,1 +1,1 @@
-"""Claims of other people's code held against what an insider sees of it: trials, what was seen, and the evidence."""
+"""Black-box audits of claims about other people's code: trials, transcripts, and the evidence."""

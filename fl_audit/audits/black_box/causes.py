@@ -1,4 +1,4 @@
-"""Why trials were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
+"""Causes of a leak: explanations of why D and D' were told apart, with lines of the transcript as evidence."""
 
 import itertools
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _LINES = 4  # most lines that are shown of a scenario
 
 
 class LeakCause(NamedTuple):
-    """Why trials were told."""
+    """The cause for which trials were told apart."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
     fix: str = ""  # what fixes it, as a sentence; empty where that follows from the scenario
@@ -35,7 +35,7 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return what explains that trials were told.
+    """Return the cause for which trials were told apart.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
+    """Return the cause that lies in differences between rounds: lasting shifts, repeated noise, or shrinking noise."""
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
@@ -103,7 +103,7 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return whether the size of the noise follows from who took part."""
+    """Return the cause that the size of the noise follows from who took part, if it does."""
     parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
@@ -115,7 +115,7 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return in which tensor a difference of the same length shows much more than in all others together, if in one."""
+    """Return the cause that lies in one tensor, if the difference shows much more there than elsewhere."""
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)
@@ -135,7 +135,7 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return the shift over spread along a part of the difference, and the length of this part; None without either."""
+    """Return shift over spread along a part of the difference, and the part's length; None without either."""
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
     spread, length = (
@@ -148,17 +148,17 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
 
 
 def _is_clear(one: float, zero: float, count: int) -> bool:
-    """Return whether two spreads of normal numbers differ by more than chance."""
+    """Return whether two spreads of normal numbers differ by more than chance explains."""
     return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
 def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
-    """Return the values that differ most between D and D', in spreads, as one line each.
+    """Return the values that differ most between D and D', measured in spreads, as one line each.
 
     Parameters
     ----------
     trials, present, group
-        As for `cause_of`: a number of the group's name comes first.
+        As for `cause_of`: a number that bears the name of the group comes first.
     """
     columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
@@ -177,7 +177,7 @@ def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
 
 
 def _distance(values: Floats, present: Flags) -> float:
-    """Return by how many spreads D and D' differ; infinite where one of them alone has no value."""
+    """Return the number of spreads by which D and D' differ; infinite where only one of them has a value."""
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()
     if abs(shares) > 0.5:

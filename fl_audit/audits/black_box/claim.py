@@ -1,4 +1,4 @@
-"""What somebody says of their mechanism: the claim that trials try to refute."""
+"""Claims: statements on a mechanism that trials try to refute."""
 
 from dataclasses import InitVar, dataclass
 from math import expm1
@@ -10,9 +10,9 @@ from fl_audit.privacy import late
 from fl_audit.privacy.names import NoiseOver
 
 LESSONS = 20
-"""Trials at the start that are not counted: the first half teaches, the second tells which features guess well."""
+"""Number of initial trials that are not counted: the first half trains, the second selects features that guess well."""
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
-"""Where the curve of a claim about Gaussian noise is held against trials; its total variation is a sixth place."""
+"""The deltas at which the curve of a claim about Gaussian noise is tested; its total variation is a sixth test."""
 
 
 class Limit(NamedTuple):
@@ -24,11 +24,11 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class StatedClaim:
-    """What is claimed of a mechanism, with nothing said about how it works.
+    """A claim about a mechanism without any statement on how it works.
 
     There are two kinds. A pair of `epsilon` and `delta` guarantees (epsilon, delta)-DP over all rounds together. A
-    `noise_multiplier` guarantees that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
-    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter guarantee.
+    `noise_multiplier` guarantees that the whole is no easier to distinguish than `rounds` rounds of a Gaussian
+    mechanism with this ratio of noise to sensitivity: a whole curve of epsilon over delta, and so a stricter guarantee.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class StatedClaim:
 
     @property
     def neighbours(self) -> Adjacency:
-        """How neighbours differ."""
+        """The relation between neighbouring data sets."""
         return Adjacency(self.adjacency)
 
     @property
@@ -80,7 +80,7 @@ class StatedClaim:
 
     @property
     def allowed_mu(self) -> float:
-        """The largest shift over spread that the claim leaves room for, were the noise Gaussian."""
+        """The largest shift over spread that the claim would allow if the noise were Gaussian."""
         if self.mu is not None:
             return self.mu
         assert self.epsilon is not None
@@ -88,7 +88,7 @@ class StatedClaim:
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The inequalities that are tried: one for (epsilon, delta), several along the curve of Gaussian noise."""
+        """The inequalities that are tested: one for (epsilon, delta), several along the curve of Gaussian noise."""
         if self.mu is None:
             assert self.epsilon is not None
             return (Limit(self.epsilon, self.delta),)

@@ -1,4 +1,4 @@
-"""A claim on trial: trials look for distinguishers, fresh trials try the best of them, and nothing is assumed of the
+"""Audit of a claim: some trials find distinguishers and fresh trials test the best; nothing is assumed of the
 mechanism.
 
 First every scenario is played some times, and every group of features is ranked on these trials. The few best
@@ -26,28 +26,28 @@ from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict
 
 Play = Callable[[str, int, int], tuple[Transcripts, Flags]]
-"""From a scenario, the number of the first trial and how many: what was seen, and whether D was played.
+"""A function from a scenario, the number of the first trial and a number of trials to transcripts and truths.
 
-They are fewer trials than were asked for where the time was over before the last of them.
+It returns fewer trials than requested if the time ends before the last of them; a truth is true where D was played.
 """
 Tell = Callable[[str], None]
-"""Takes what is going on, in words."""
+"""A function that takes progress messages."""
 
 
 class OutOfTimeError(Exception):
-    """Raised by what plays trials if the time for them is over: the trial ends with what it has."""
+    """Raised by a function that plays trials if the time is over: the audit then ends with the trials that it has."""
 
 
 FEWEST_OF_EACH = 10
-"""Trials of either truth below which nothing is made of what was played when the time was over."""
+"""Number of trials of each truth below which the trials are not judged if the time has run out."""
 
 CHUNK = 20
-"""Trials that are played in one go; every part of a budget is a multiple of it."""
+"""Number of trials played in one call; every part of a budget is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many trials are played.
+    """The number of trials in each stage of an audit.
 
     Raises `InputError` if a number of trials is no multiple of `CHUNK`, or the shares do not add up to 1.
     """
@@ -78,12 +78,12 @@ class Budget:
 
 
 QUICK = Budget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
-"""A budget of seconds."""
+"""A budget for tests of a few seconds."""
 
 
 @dataclass(frozen=True)
 class DistinguisherTest:
-    """What fresh trials said of one distinguisher."""
+    """The result of testing one distinguisher on fresh trials."""
 
     distinguisher: Distinguisher  # the distinguisher
     bound: (
@@ -108,7 +108,7 @@ class DistinguisherTest:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Trials that the mechanism did not play to the end."""
+    """Trials that the mechanism refused to complete."""
 
     kind: str  # the scenario
     said: str  # what was raised, in one line
@@ -118,7 +118,7 @@ class Refusal:
 
 
 class NotCovered(StrEnum):
-    """Why what only who knows all others' replies can tell does not refute a claim.
+    """The reason why distinguishers that need all others' replies do not refute a claim.
 
     SHARES: the others reply something else each time to the same model: that may be shares of the noise.
     SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their modifiers add.
@@ -129,7 +129,7 @@ class NotCovered(StrEnum):
 
 
 class KindPlayed(NamedTuple):
-    """What the trials of a kind asked."""
+    """The trials played in one scenario."""
 
     trials: int = 0  # how many there were, whether they looked for distinguishers or tried them
     names: tuple[str, ...] = ()  # names of the numbers that were seen beside the model in any of them
@@ -137,7 +137,7 @@ class KindPlayed(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimAudit:
-    """What came of a claim."""
+    """The result of auditing a claim."""
 
     claim: StatedClaim  # the claim
     # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.
@@ -166,7 +166,7 @@ class ClaimAudit:
 
     @property
     def worst(self) -> DistinguisherTest | None:
-        """The attempt that went farthest; None if nothing could be played."""
+        """The attempt with the strongest evidence; None if nothing could be played."""
         return self.attempts[0] if self.attempts else None
 
 
@@ -181,10 +181,10 @@ def audit_claim(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Hold a claim against trials.
+    """Audit a claim by trials.
 
-    Where the time is over before fresh trials try a distinguisher, half of the trials that looked for distinguishers
-    try what the other half has found: whatever was played is judged.
+    If the time ends before fresh trials test a distinguisher, half of the trials that looked for distinguishers test
+    what the other half has found, so that all trials that were played are judged.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def audit_claim(
     malformed, said
         Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
     budget
-        How many trials; None for the usual number.
+        The number of trials; None for the usual number.
     confidence, tell
         Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
     keep
@@ -284,16 +284,14 @@ def audit_claim(
 
 
 def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
-    """Return the distinguishers of all kinds: those that look at more than low bits, and the others."""
+    """Return the distinguishers of all scenarios in two lists: those that use more than low bits, and the others."""
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
     low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
     return [distinguisher for distinguisher in every if distinguisher not in low], low
 
 
 def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
-    """Return the kinds with the best distinguishers, in their order, and the one with the best distinguisher of low
-    bits.
-    """
+    """Return the scenarios with the best distinguishers, in order, and that with the best distinguisher of low bits."""
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]
@@ -305,9 +303,7 @@ def _tried_by_halves(
     most: int,
     confidence: float,
 ) -> list[DistinguisherTest]:
-    """Return attempts without fresh trials: half of the trials that looked for distinguishers learns, and the other
-    half tries.
-    """
+    """Return attempts without fresh trials: half of the search trials train, and the other half test."""
     found = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in looked.items():
         learns = every_second(present)
@@ -328,8 +324,8 @@ def _tried(
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
-    """Return the last attempts of distinguishers: stage by stage on fresh trials, of which those that tell most see the
-    next.
+    """Return the final attempts of distinguishers, tested in stages on fresh trials; the best ones pass to the next
+    stage.
     """
     # Which ones these are follows from earlier trials, and every stage of a distinguisher has its share of the level
     # anyway.
@@ -391,12 +387,12 @@ def attempt_of(
     present: Flags,
     lessons: int = 0,
 ) -> DistinguisherTest:
-    """Return what trials said of a distinguisher, with what explains it.
+    """Return the result of trials for a distinguisher, with its cause.
 
     Parameters
     ----------
     distinguisher, bound, ceiling, confidence, right, scores
-        As of `DistinguisherTest`; whether each trial that counts was guessed right, and its score, shape (trials,).
+        As in `DistinguisherTest`; whether each counted trial was guessed right, and its score, shape (trials,).
     trials, present, lessons
         All trials, whether D was played, and how many of them, at the beginning, do not count.
     """
@@ -410,7 +406,7 @@ def attempt_of(
 
 
 def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
-    """Return what some attempts make of a claim."""
+    """Return the verdict on a claim by some attempts."""
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED
     can = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)

@@ -1,6 +1,6 @@
-"""Where a leak may be: every group of features of every scenario, ranked on trials that prove nothing.
+"""Distinguishers: every group of features of every scenario, ranked on trials that do not count as evidence.
 
-Rules turn features into one score. They are learned on trials that serve for nothing else.
+Rules turn features into one score. They are learned on trials that serve no other purpose.
 """
 
 import math
@@ -23,7 +23,7 @@ from fl_audit.statistics.methods import BoundMethod
 Rule = Callable[[Floats], Floats]  # from features (trials, columns) to scores (trials,): higher where D is the likelier
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
-"""The bounds that assume nothing of the scores."""
+"""The bounds that assume nothing about the scores."""
 _SURE = 12.0  # a shift, in spreads, beyond which two groups never overlap in any number of trials that anybody plays
 _LARGE_DELTA = 0.03  # from here on counting guesses is the better bound where so few trials prove nothing by either
 _RANKING_CONFIDENCE = 0.8  # confidence of bounds that rank distinguishers; nothing is certified by it
@@ -31,7 +31,7 @@ _RANKING_QUANTILE = 2.3  # standard errors that a bound of fresh trials is expec
 _POWER = 0.9  # standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them
 _RATES = np.geomspace(1e-4, 0.5, 200)  # rates of false alarms at which a bound is expected
 _FLOOR = 1e-9
-"""Smallest spread within a group, as a share of a column's range: a column without noise tells with certainty."""
+"""Smallest spread within a group, as a share of a column's range; no spread at all would be certain evidence."""
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
@@ -58,7 +58,7 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
-    """Return in which direction each column is higher under D: all that counts of one that never errs."""
+    """Return the direction in which each column is higher under D; nothing else matters of a column without errors."""
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 
@@ -75,7 +75,7 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A way to tell D from D', to be tried on trials of its own."""
+    """A way to tell D from D', to be tested on trials of its own."""
 
     kind: str  # the scenario
     group: str  # what is looked at
@@ -89,7 +89,7 @@ class Distinguisher:
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[Limit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return the best distinguisher of all groups of features, and the best of those that look at low bits alone.
+    """Return the best distinguisher over all groups of features, and the best of those that use low bits alone.
 
     Half of the trials teach the rules and the other half ranks them, after which the best are learned on all of them.
     The distinguisher with the larger margin comes first.
@@ -99,7 +99,8 @@ def find_distinguishers(
     kind, trials, present
         Name of the scenario; trials of this kind; whether D was played, shape (trials,).
     limits, fresh
-        What follows from the claim; how many trials may try a distinguisher: few trials prove little at a small delta.
+        The inequalities that follow from the claim; the number of fresh trials that may test a distinguisher, since few
+        trials prove little at a small delta.
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
@@ -119,7 +120,7 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask of every second trial of either truth.
+    """Return a mask of every second trial of each truth.
 
     Parameters
     ----------
@@ -133,14 +134,14 @@ def every_second(present: Flags) -> Flags:
 
 
 def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
-    """Return how far a limit will be passed, and which: by the shift of the scores, or by their tails.
+    """Return the expected margin over a limit, and that limit, by the shift of the scores or by their tails.
 
     Parameters
     ----------
     scores, truth
         The score of each trial, and whether D was played in it, (trials,); trials of both kinds have to be there.
     limits, fresh
-        What follows from the claim; trials of either truth that will try it.
+        The inequalities that follow from the claim; the number of fresh trials of each truth.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -154,7 +155,7 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return rates of right and of false alarms at thresholds on either side, with a standard error against us."""
+    """Return hit and false alarm rates at thresholds in both directions, each worsened by one standard error."""
     # Both are of ascending scores, under D and under D'.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
@@ -169,7 +170,7 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 
 
 def _method(scores: Floats, truth: Flags, delta: float) -> BoundMethod:
-    """Return the bound that says more of these scores; none of them certifies anything here."""
+    """Return the bound that is expected to prove more from these scores; this choice certifies nothing."""
     methods = METHODS if delta < _LARGE_DELTA else METHODS[::-1]
     one, zero = scores[truth], scores[~truth]
     return max(methods, key=lambda one_of: epsilon_lower_bound(one, zero, delta, _RANKING_CONFIDENCE, one_of).epsilon)
@@ -178,7 +179,7 @@ def _method(scores: Floats, truth: Flags, delta: float) -> BoundMethod:
 def _expected_epsilon(
     found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
-    """Return about the epsilon that fresh trials of either truth will prove of a rule, at its best threshold."""
+    """Return the approximate epsilon that fresh trials of each truth will prove for a rule, at its best threshold."""
     # `found` and `alarms` are at each threshold the shares of trials of one truth that the rule calls rightly, and of
     # the other that it mistakes for it; `quantile` standard errors are lost on either rate. Below 0 for none.
     if not found.size:
@@ -190,15 +191,16 @@ def _expected_epsilon(
 
 
 def least_shift(limit: Limit, trials: int, level: float) -> float:
-    """Return the least shift, in spreads of normal releases, that so many fresh trials mostly show to break a limit.
+    """Return the smallest shift, in spreads of normal releases, with which fresh trials mostly refute a limit.
 
-    Mostly: in about nine of ten trials that follow it (simulated in `tests/black_box`). Infinite where none does.
+    Mostly means in about nine of ten audits that follow it (simulated in `tests/black_box`). The shift is infinite
+    where none does.
 
     Parameters
     ----------
     limit, trials, level
-        What follows from the claim; how many fresh trials try it: four fifths of them measure, half of either truth;
-        1 - confidence of the bound, in (0, 0.5).
+        The inequality that follows from the claim; the number of fresh trials, of which four fifths measure, half of
+        each truth; and 1 - confidence of the bound, in (0, 0.5).
     """
     quantile = float(ndtri(1 - level / 2)) + _POWER
     fresh = max(1, int(0.4 * trials))
@@ -223,7 +225,7 @@ def _cautious_shift(one: Floats, zero: Floats) -> float:
 
 
 def _best_threshold(scores: Floats, present: Flags) -> float:
-    """Return the score above which most trials are guessed right."""
+    """Return the score threshold at which the most trials are guessed right."""
     order = np.argsort(scores)
     ordered, truth = scores[order], present[order]
     right = np.concatenate([[truth.sum()], truth.sum() - np.cumsum(truth) + np.cumsum(~truth)])

@@ -1,4 +1,4 @@
-"""What of the things seen in a trial may tell: groups of numbers, each ready for a rule that is learned.
+"""Features of a transcript: groups of numbers that may tell D from D', each ready for a learned rule.
 
 A group is one idea of where a leak may hide. Every rule is learned on trials that are used for nothing else, so a group
 that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
@@ -18,24 +18,24 @@ _GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked 
 _LARGEST = 100.0  # stands for a binary place where there is none
 _ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
 BESIDE_OTHERS = "what was released along it, beside what others contributed"
-"""The group for who knows what all others sent, their shares of the noise included."""
+"""The group for an adversary that knows what all others sent, their shares of the noise included."""
 ROUNDED = "the low bits of what was released"  # the group that shows roundings
 FINEST = "the finest bit beside the contribution"  # the group that shows from what a sum was made in floating point
 LOW_BITS = (ROUNDED, FINEST)
-"""The groups that look at nothing but low bits: what they alone tell is a leak of floating-point arithmetic.
+"""The groups that use low bits alone: a difference that only they show is a leak of floating-point arithmetic.
 
 A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid fixes it. Noise on a
 coarse grid is another matter: it shows in `COARSE`, where so fine a rounding has been made already.
 """
 COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
-"""The group that shows roundings which are no finer than that: of noise on a grid, for instance."""
+"""The group that shows roundings no finer than a thousandth of the step: those of noise on a grid, for instance."""
 _FINE = 10  # binary places below the size of what was released, from which on bits are low: one in 1024 of the noise
 
 
 def feature_groups(trials: Transcripts) -> dict[str, Floats]:
-    """Return the groups of features, each of shape (trials, columns), by what they show in words of a report.
+    """Return the groups of features, each of shape (trials, columns), by their descriptions in a report.
 
-    Missing and non-finite values become 0, and every column has another one beside it that says where.
+    Missing and non-finite values become 0, and a further column for each column marks them.
     """
     groups: dict[str, Floats] = {_ALONG: along(trials)[:, None]}
     if trials.steps.shape[1] > 1:
@@ -63,7 +63,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
 
 
 def along(trials: Transcripts) -> Floats:
-    """Return the sum over rounds of what was released, along the differing contribution; shape (trials,)."""
+    """Return the sum over rounds of the releases along the differing contribution; shape (trials,)."""
     return np.asarray(np.sum(projections(trials), axis=1))
 
 
@@ -86,14 +86,14 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the values of the first round less those of each of some later rounds: noise that repeats cancels."""
+    """Return the values of the first round less those of each of some later rounds: repeated noise cancels."""
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
     return _flat(differences) if differences[0].size <= _MOST else differences[:, 0, :_MOST]
 
 
 def _shown(steps: Floats) -> Floats:
-    """Return the values of every round where they are few, else their sums over rounds; long ones are cut."""
+    """Return the values of every round if there are few, else their sums over rounds; long ones are cut."""
     if steps[0].size <= _MOST:
         return _flat(steps)
     return np.asarray(steps.sum(axis=1))[:, :_MOST]
@@ -112,14 +112,14 @@ def _sizes(trials: Transcripts) -> Floats:
 
 
 def _grains(released: Floats) -> Floats:
-    """Return the share of released values that are whole multiples of 2**-k, for some k."""
+    """Return the share of released values that are whole multiples of 2**-k, for several k."""
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step."""
+    """Return released values rounded to a power of two about a thousandth of the usual step, which anybody may do."""
     # The grid of a trial follows from what was released in it alone.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1
@@ -130,7 +130,7 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the finest binary place of any released value, beside the size of the differing contribution there."""
+    """Return the finest binary place of any released value, and the size of the differing contribution there."""
     # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
     # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
     # 2012).
@@ -154,6 +154,6 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with 0 for what is no number, followed by a column for each of them that says where."""
+    """Return the columns with 0 for non-finite values, followed by one column for each that marks these values."""
     missing = ~np.isfinite(values)
     return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,4 +1,4 @@
-"""What a trial found, in words and as JSON values, and a reading of noise that looks Gaussian, marked as such."""
+"""The findings of a black-box audit in words and as JSON values, with a marked reading of noise that looks Gaussian."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value
 
 @dataclass(frozen=True)
 class NoiseReading:
-    """What was released along the differing contribution, if its noise is Gaussian."""
+    """The estimate of the release along the differing contribution under the assumption of Gaussian noise."""
 
     shift: float  # by how much D is ahead of D', in the model's units
     spread: float  # standard deviation of the noise there
@@ -38,17 +38,17 @@ class NoiseReading:
 
     @property
     def reading(self) -> Read:
-        """How it stands to the claim."""
+        """The reading of the noise relative to the claim."""
         return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
 
     @property
     def ratio(self) -> float:
-        """How many times too little noise there is: 1 or less where there is enough."""
+        """The factor by which the noise is too small; 1 or less where there is enough."""
         return self.mu / max(self.claimed_mu, 1e-300)
 
     @property
     def words(self) -> str:
-        """The reading in one sentence, with what it rests on."""
+        """The reading in one sentence, with its assumption."""
         return (
             f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
             f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
@@ -58,7 +58,7 @@ class NoiseReading:
 
 @dataclass(frozen=True)
 class Finding:
-    """What fresh trials of one kind said."""
+    """The result of the fresh trials of one scenario."""
 
     attempt: DistinguisherTest  # the trials
     words: str  # what happens in this scenario
@@ -69,7 +69,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What was found, in one or two sentences."""
+        """The finding in one or two sentences."""
         attempt, said = self.attempt, _trials_words(self.attempt)
         told = (
             f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
@@ -83,7 +83,7 @@ class Finding:
 
     @property
     def shown(self) -> str:
-        """What is certain of the trials."""
+        """The certain result of the trials."""
         limit = self.attempt.distinguisher.limit
         if limit.epsilon > 0:
             return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
@@ -93,13 +93,13 @@ class Finding:
 
     @property
     def allowed(self) -> str:
-        """What the claim allows in the place of that."""
+        """The value that the claim allows instead."""
         epsilon = self.attempt.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
-        """Why trials were told, in a sentence or two."""
+        """The cause for which trials were told apart, in a sentence or two."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -113,28 +113,28 @@ class Finding:
 
     @property
     def fix(self) -> str:
-        """What fixes the cause, or usually fixes such a leak where no cause is known."""
+        """The fix for the cause, or the usual fix for such a leak where no cause is known."""
         known = self.attempt.cause.fix
         return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))
 
     @property
     def _is_short(self) -> bool:
-        """Whether there is less noise than is claimed, for certain if it is Gaussian."""
+        """Whether there is less noise than claimed, which is certain if the noise is Gaussian."""
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
 def findings(
     result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Return what every tried distinguisher came to: first those that break the claim, the plainest scenario first.
+    """Return the findings of all tested distinguishers: first those that break the claim, the plainest scenario first.
 
     Parameters
     ----------
     result, words, fixes
         The audit; what happens in a scenario, and what usually fixes a leak, by its name, plainest kinds first.
     provisos
-        By the names of kinds that send what not every client can send: on what it depends whether it can come; None for
-        no such kinds.
+        By name, for scenarios with a message that not every client can send: the condition under which it can occur;
+        None for no such scenarios.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -149,14 +149,14 @@ def findings(
 
 
 def opening(result: ClaimAudit) -> str:
-    """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
+    """Return one sentence on the result for the claim, and another one if floating-point arithmetic leaks."""
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
     return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
 
 
 def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios that nothing is known of, by why that is so."""
+    """Return the scenarios without a result, by the reason."""
     tried = {attempt.distinguisher.kind for attempt in result.attempts}
     weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
     found = {
@@ -175,7 +175,7 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def untried_words(result: ClaimAudit, most: int = 3) -> str:
-    """Return what was not tried, and why, in a sentence; empty if all was.
+    """Return a sentence on the scenarios that were not tried, and why; empty if all were.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 
 
 def floating_words(result: ClaimAudit) -> str:
-    """Return what the low bits alone tell beyond the claim, in two sentences; empty where they do not."""
+    """Return two sentences on what the low bits alone reveal beyond the claim; empty where they reveal nothing."""
     attempt = result.floating
     if attempt is None or not attempt.is_broken:
         return ""
@@ -207,7 +207,7 @@ def floating_words(result: ClaimAudit) -> str:
 
 
 def _trials_words(attempt: DistinguisherTest) -> str:
-    """Return in how many trials of an attempt a claim could be broken, as the rest of a sentence; empty if in all."""
+    """Return the share of trials that could break the claim, as the end of a sentence; empty if it is all of them."""
     if attempt.share_of_trials == 1:
         return ""
     return (
@@ -217,9 +217,9 @@ def _trials_words(attempt: DistinguisherTest) -> str:
 
 
 def could_find(result: ClaimAudit) -> float:
-    """Return how many times too little Gaussian noise the trials mostly find, in the kinds that were followed farthest.
+    """Return the factor of missing Gaussian noise that the trials mostly find, in the scenarios followed farthest.
 
-    At least 1; infinite where these numbers of trials find none.
+    It is at least 1, and infinite where these numbers of trials find none.
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
@@ -235,12 +235,12 @@ _NOT_COVERED = {
 
 
 def claim_words(result: ClaimAudit) -> str:
-    """Return what became of the claim, in a sentence that goes on after the verdict, and the strongest evidence."""
+    """Return the sentence on the claim that continues the verdict, with the strongest evidence."""
     return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
 
 
 def evidence_words(result: ClaimAudit) -> str:
-    """Return the strongest evidence of a audit that decides nothing, in a sentence; empty where it decides."""
+    """Return a sentence on the strongest evidence of an audit without a decision; empty where it decides."""
     if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
         return ""
     readings = [(one, _noise_reading(result.claim, one)) for one in result.attempts]
@@ -302,12 +302,12 @@ def _claim_words(result: ClaimAudit) -> str:
 
 
 def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
-    """Return what the mechanism refused: one sentence for all scenarios in which it said the same.
+    """Return the refusals of the mechanism: one sentence for all scenarios with the same message.
 
     Parameters
     ----------
     refusals
-        What was refused, in the order of the scenarios.
+        The refusals, in the order of the scenarios.
     """
     alike = dict[tuple[str, bool], list[Refusal]]()
     for refusal in refusals:
@@ -332,9 +332,9 @@ def _share_words(shares: Sequence[float]) -> str:
 
 
 def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any]:
-    """Return a audit as JSON values, with the keys that the command guarantees.
+    """Return an audit as JSON values, with the keys that the command guarantees.
 
-    `lower_bound` is the bound of the worst trial, at the delta of the part of the claim that it was held against.
+    `lower_bound` is the bound of the worst attempt, at the delta of the part of the claim that it was tested against.
 
     Parameters
     ----------
@@ -406,13 +406,13 @@ def _noise_reading(claim: StatedClaim, attempt: DistinguisherTest, confidence: f
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
-    """Return the shift over spread of normal releases under D and D', whichever is ahead.
+    """Return the shift over spread of normal releases under D and D', in the direction in which they differ.
 
     Parameters
     ----------
     one, zero, confidence
-        What was released under D and under D', shapes (n1,) and (n0,); of the lower bound, 0.5 or more, below 1. As the
-        releases say which is ahead, each way has half of the rest.
+        The releases under D and under D', shapes (n1,) and (n0,); the confidence of the lower bound, at least 0.5 and
+        below 1. As the releases determine the direction, each direction has half of the error probability.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

@@ -1,10 +1,10 @@
-"""A claim held against few trials: each is guessed by what the trials before it taught, and right guesses are counted.
+"""Online test of a claim with few trials: each trial is guessed from the ones before it, and right guesses are counted.
 
 Whoever plays a whole app a few hundred times cannot afford trials that only look for distinguishers. So every trial is
-guessed before it teaches anything: the way of guessing follows from earlier trials alone, and whether D is played is
-decided by a fair coin that nothing else depends on. Under (epsilon, delta)-DP no guess is then right with a probability
-above (e^epsilon + delta) / (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number
-of right guesses is, in distribution, at most binomial. Nothing else is assumed.
+guessed before it teaches anything: the guess follows from earlier trials alone, and an independent fair coin decides
+whether D is played. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta) /
+(e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
+distribution, at most binomial. Nothing else is assumed.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from fl_audit.verdict.verdict import Verdict
 
 _BLOCK = 10  # fewest trials after which everything is learned anew
 _HEAD_START = 1.5
-"""By how many standard deviations of mere luck another group has to be ahead before it takes the place of the first."""
+"""Standard deviations of luck by which another group has to be ahead before it replaces the first."""
 
 
 def audit_online(
@@ -37,7 +37,7 @@ def audit_online(
     knows_others: bool = False,
     void: Flags | None = None,
 ) -> ClaimAudit:
-    """Hold a claim against trials that were played one after the other.
+    """Audit a claim by trials that were played one after the other.
 
     Raises `InputError` if there are too few trials, or the confidence is out of its range.
 
@@ -63,7 +63,7 @@ def audit_online(
     trials = replace(trials, has_release=trials.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
-        """Return what guesses by some groups of features come to."""
+        """Return the result of guessing by some groups of features."""
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
@@ -85,7 +85,7 @@ def audit_online(
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
-    """Return which way to play tells most, from trials that are not counted; the first of equals.
+    """Return the index of the variant that tells most, from trials that are not counted; the first of equals.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 certifies nothing.
+    """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 proves nothing.
 
     The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
     epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or more are right than there
@@ -110,7 +110,7 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     Parameters
     ----------
     right, guesses
-        How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
+        The number of right guesses, at least 0, and the number of guesses, at least 1 and at least `right`.
     delta, confidence
         The delta of the bound, at least 0 and below 1; and its confidence, above 0.5 and below 1.
 
@@ -129,7 +129,7 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
 
 def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
-    """Return how many trials a claim takes at least: with fewer, not even right guesses alone could refute it.
+    """Return the smallest number of trials for a claim: with fewer, even right guesses alone could not refute it.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
-    """Guess block by block, each by the group of features that had guessed best before."""
+    """Guess block by block, each by the group of features that has guessed best so far."""
     # Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then
     # what was looked at most, and its last rule.
     names, count = list(groups), len(present)
@@ -174,7 +174,7 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
 
 
 def _best_distinguisher(right: Flags) -> int:
-    """Return which group guessed best, from whether guesses were right (groups, trials); the first unless beaten."""
+    """Return the group that guessed best, from whether guesses were right (groups, trials); ties go to the first."""
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))
     head_start = _HEAD_START * np.sqrt(right.shape[1]) / 2

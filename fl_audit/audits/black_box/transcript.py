@@ -1,4 +1,4 @@
-"""What an observer saw of a trial: released arrays round by round, of large models in few numbers, and all beside."""
+"""Transcripts: an observer's record of a trial, with released arrays by round (sketched if large) and other numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _SHOWN = 64  # released values that are kept as they are: their low bits may tel
 
 @dataclass(frozen=True)
 class Transcript:
-    """One trial as its observer saw it."""
+    """The observer's record of one trial."""
 
     # What every released model is ahead of the model that was sent out, shape (rounds, parameters); NaN where nothing
     # was released, or something that is no number.
@@ -41,7 +41,7 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Transcripts:
-    """Many trials of the same kind, stacked."""
+    """Many trials of the same scenario, stacked."""
 
     # `steps`, `released`, `direction`, `others`, `own`: as of `Transcript`, with a leading axis of trials.
     steps: Floats
@@ -60,7 +60,7 @@ class Transcripts:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return in what share of trials the claim could have been broken, under D or under D', whichever is less.
+        """Return the share of trials in which the claim could have been broken, under D or under D', the smaller one.
 
         A trial in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
         `present` says whether D was played, shape (trials,), at least one trial.
@@ -82,7 +82,7 @@ def stacked(
     Parameters
     ----------
     seen, tensors
-        At least one trial, all with arrays of the same shape; name and slice of every tensor.
+        At least one trial, all with arrays of the same shape; the name and slice of every tensor.
     names
         Numbers to keep; None for every name that appears in any trial.
     """
@@ -101,7 +101,7 @@ def stacked(
 
 @dataclass(frozen=True)
 class Sketch:
-    """From vectors of all parameters to some forty numbers.
+    """A linear map from vectors of all parameters to about forty numbers.
 
     The columns are, for every tensor, the part along the known difference; for every tensor, the sum of its values;
     and sums over random disjoint sets of parameters with random signs, each over the root of the number of its
@@ -138,9 +138,9 @@ class Sketch:
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
 
     def of_difference(self, difference: Floats) -> Floats:
-        """Return the difference in the coordinates of the sketch: its lengths in the columns that lie along it.
+        """Return the difference in the coordinates of the sketch, with its lengths in the columns along it.
 
-        So the product of a sketched vector with this one is the product of the vectors, (rounds, parameters).
+        The product of a sketched vector with this one is therefore the product of the vectors, (rounds, parameters).
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
@@ -153,7 +153,7 @@ class Sketch:
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     """Return the sketch of models with such tensors; it is the same in every process.
 
-    The tensors stand in the order in which they are flattened; there is at least one. Raises `InputError` if there is
+    The tensors are in the order in which they are flattened, and there is at least one. Raises `InputError` if there is
     no parameter.
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]

@@ -1,4 +1,4 @@
-"""One training is enough: canaries with secret coins, what a release says of them, and what their scores prove.
+"""Audits of a single training by canaries with secret coins: their scores on a release, and bounds from the scores.
 
-`directions` needs numpy alone, so that a client can carry it; the bounds need scipy besides.
+`directions` needs numpy alone, so that a client can carry it; the bounds also need scipy.
 """

@@ -1,4 +1,4 @@
-"""The audit of one run: canaries take part in every round by coins, and an observer reads them off the releases."""
+"""The one-run audit: canaries take part in every round by secret coins, and an observer scores them on the releases."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class CanaryAudit(PairAudit):
-    """Every canary is in by a coin of its own in every round."""
+    """The canary audit, in which a separate coin decides for every canary and round."""
 
     judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return one training, whose canaries are in question and no pair."""
+        """Return one training, whose targets are canaries instead of a pair."""
         # Noise inside training hides a record from the server, which is told what each client sends.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
@@ -30,9 +30,9 @@ class CanaryAudit(PairAudit):
         return ReleaseQuery.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return that clients beside the owners send canaries."""
+        """Return the canary role for clients that own no data."""
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
     def opens_secrets(self, public: "Federation") -> bool:
-        """Return false: the coins of the canaries are all that is judged by."""
+        """Return false: the verdict uses only the coins of the canaries."""
         return False

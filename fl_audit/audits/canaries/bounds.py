@@ -1,4 +1,4 @@
-"""A lower bound on epsilon from the scores and coins of one run, by the method of choice."""
+"""Lower bounds on epsilon from the scores and coins of one run, by several methods."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fl_audit.statistics.shift import detectable_shift, gaussian_shift
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """A lower bound from one run and what a reader needs to weigh it."""
+    """A lower bound from one run, with everything that a reader needs to weigh it."""
 
     method: OneRunMethod  # how it was computed
     epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
@@ -38,7 +38,7 @@ class OneRunBound:
 
     @property
     def limit_meaning(self) -> str:
-        """What `limit_of_detection` is, in words."""
+        """The meaning of `limit_of_detection`, in words."""
         if self.method.guesses:
             return "the bound if every guess had been right"
         return "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
@@ -81,12 +81,12 @@ class OneRunBound:
 def bound_of_guesses(
     guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
 ) -> OneRunBound:
-    """Return the bound from guesses that were counted already.
+    """Return the bound from guesses that were already counted.
 
     Parameters
     ----------
     guesses, method
-        What was counted, after the number of guesses was fixed beforehand; and a method that counts guesses.
+        The counts, whose number of guesses was fixed beforehand; and a method that counts guesses.
     delta, confidence
         The delta of the bound, at least 0 and below 1, above 0 for `order-statistic`; and its confidence, above 0.5 and
         below 1.
@@ -117,14 +117,14 @@ def one_run_bound(
     decoys: ArrayLike = (),
     dimension: int | None = None,
 ) -> OneRunBound:
-    """Return the lower bound on epsilon at delta that scores and coins of one run prove.
+    """Return the lower bound on epsilon at delta that the scores and coins of one run prove.
 
     Parameters
     ----------
     scores
         Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
     coins
-        Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
+        The canaries that were in, bool or 0 and 1, same shape: independent fair coins.
     delta, confidence
         The bound is on epsilon at this delta, at least 0 and below 1, above 0 for all but `trade-off` and `steinke`; it
         holds with this confidence, above 0.5 and below 1.
@@ -132,7 +132,7 @@ def one_run_bound(
         `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
         leaks coins together breaks them.
     guessed
-        How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
+        Number of coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
         It must be fixed before the scores are seen.
     decoys
         Scores of further directions of which it is known that nobody sent them; only `shift` uses them. They tell how

@@ -1,4 +1,4 @@
-"""Canaries of a simulated training: what the clients that carry them add, and how an observer of releases reads them.
+"""Canaries of a simulated training: the contributions of their clients, and the scores that an observer computes.
 
 Directions follow from the public seed, trial, round and canary; coins are the challenger's. Beside the canaries stand
 decoys, directions that nobody sends, wherever what is out is nothing: they tell how scores are spread without a canary.
@@ -23,7 +23,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return along how many directions a release is read: canaries first, then decoys."""
+    """Return the number of directions along which a release is scored: canaries first, then decoys."""
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
@@ -35,7 +35,7 @@ def canary_contribution(
     coins: Flags,
     norms: Tensor | None,
 ) -> Contributed:
-    """Return what a canary client adds: its canary at the clipping norm, or what the relation compares with.
+    """Return the contribution of a canary client: its canary at the clipping norm, or the alternative of the relation.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
 
 
 def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tuple[int, ...]) -> Floats:
-    """Return the inner products of what was seen with all directions, (trials, directions), in units of a canary.
+    """Return the inner products of observed releases with all directions, (trials, directions), in units of a canary.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return how much of its canary a score holds if it is in: all of it, or what the steps took of it.
+    """Return the share of its canary that a score holds if the canary is in: all, or the part that the steps used.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CanaryFacts:
-    """What is known of a federation's canaries beforehand."""
+    """The facts about a federation's canaries before the run."""
 
     # of one canary in one round by the noise that the mechanism prescribes; of one step where the steps are noised
     mu: float
@@ -116,7 +116,7 @@ class CanaryFacts:
 
 
 def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
-    """Return what is known of a federation's canaries beforehand; None where it has none."""
+    """Return the facts about a federation's canaries before the run; None where it has none."""
     mechanism = federation.public.mechanism
     if federation.public.canaries == 0:
         return None
@@ -141,7 +141,7 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return what a canary weighs in the release: the clipping norm, or how far the steps of a round move by it."""
+    """Return the weight of a canary in the release: the clipping norm, or its effect on the steps of a round."""
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm

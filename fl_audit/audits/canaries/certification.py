@@ -1,4 +1,4 @@
-"""What the canaries of one training certify: the loss of one client in one round, and over the training."""
+"""Certificates by the canaries of one training: the privacy loss of a client in one round and over the training."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from fl_audit.statistics.shift import gaussian_slope
 
 @dataclass(frozen=True)
 class OneRunCertificate:
-    """What the canaries of one training say of it."""
+    """The bounds that the canaries of one training certify."""
 
     canaries: int  # how many there were
     rounds: int  # in how many rounds they were scored
@@ -38,7 +38,7 @@ class OneRunCertificate:
 
     @property
     def is_violated(self) -> bool:
-        """Whether a round is certified to tell more than the claim allows."""
+        """Whether a round is certified to reveal more than the claim allows."""
         return self.mu_lower > self.mu_claimed
 
 
@@ -51,7 +51,7 @@ def certify(
     decoys: ArrayLike = (),
     parts: ArrayLike = (),
 ) -> OneRunCertificate:
-    """Return what the scores of canaries with secret coins certify about a training with Gaussian noise.
+    """Return the certificate for a training with Gaussian noise by the scores of canaries with secret coins.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def certify(
         <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
         of whole rounds in which the canary's client took part.
     coins, claim
-        Which canaries were in, bool, same shape; what the training guarantees, whose first event is the noisy sum of a
+        The canaries that were in, bool, same shape; the claim of the training, whose first event is the noisy sum of a
         round: Gaussian, with or without sampling.
     confidence
         Above 0.5, below 1.
@@ -71,9 +71,9 @@ def certify(
         told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
         as well.
     parts
-        How much of its canary each score holds if that is in, at least 0, of the shape of the scores, for `shift`; left
-        out, all of it. A canary record of DP-SGD that k of s steps took has the part k / sqrt(s), its score being in
-        units of sqrt(s) canaries: mu is then that of one step.
+        The part of its canary that each score holds if the canary is in, at least 0, of the shape of the scores, for
+        `shift`; all of it if left out. A canary record of DP-SGD that k of s steps used has the part k / sqrt(s), its
+        score being in units of sqrt(s) canaries: mu is then that of one step.
 
     Raises
     ------
@@ -108,11 +108,11 @@ def certify(
 
 
 def over_the_training(claim: Claim, excess: float) -> float:
-    """Return epsilon at delta by the claimed accountant if each round's mu is so many times the claimed one.
+    """Return epsilon at delta by the claimed accountant if each round's mu is multiplied by `excess`.
 
     Parameters
     ----------
     claim, excess
-        What the training guarantees; the excess is at least 0.
+        The claim of the training; the excess is at least 0.
     """
     return 0.0 if excess == 0 else account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

@@ -1,4 +1,4 @@
-"""Privacy estimated from the cosines of random canaries (Andrew et al. 2023, arXiv 2302.03098), and a lower bound.
+"""Privacy estimates from the cosines of random canaries (Andrew et al. 2023, arXiv 2302.03098), with a lower bound.
 
 Every canary is a random direction of which all are sent. In d dimensions the cosine of a release with a direction that
 nobody sent is N(0, 1/d), d large; with one that was sent it is normal as well, with a larger mean. The paper fits a
@@ -28,7 +28,7 @@ _SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is no
 
 @dataclass(frozen=True)
 class CosineFinding:
-    """What cosines say of a training."""
+    """The estimates for a training that its cosines give."""
 
     epsilon: float  # the paper's estimate at `delta`; it has no confidence
     epsilon_lower: float  # the lower bound at `delta`, at least 0
@@ -41,7 +41,7 @@ class CosineFinding:
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
-    """Return what the cosines of sent canaries with one release, or with the final model's change, say.
+    """Return the estimates from the cosines of sent canaries with one release, or with the final model's change.
 
     Raises `InputError` if a number is out of its range.
 
@@ -62,7 +62,7 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 def from_all_iterates(
     cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
 ) -> CosineFinding:
-    """Return what the cosines of sent canaries with all releases say, each canary being sent in every round.
+    """Return the estimates from the cosines of canaries with all releases, each canary being sent in every round.
 
     The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a round,
     composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not fit or a number is out of
@@ -94,7 +94,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     Parameters
     ----------
     mean, spread
-        Of the second normal distribution: its mean, finite, and its standard deviation, above 0 and finite.
+        The mean of the second normal distribution, finite, and its standard deviation, above 0 and finite.
     delta
         Above 0, below 1.
 
@@ -115,7 +115,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
 
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
-    """Return P(E) - e^epsilon Q(E), P = N(mean, spread^2), Q = N(0, 1), E where the log ratio passes epsilon.
+    """Return P(E) - e^epsilon Q(E), where P = N(mean, spread^2), Q = N(0, 1), and E is a log ratio above epsilon.
 
     The ratio is a y^2 + b y + c; where e^epsilon Q(E) would lose its digits, E is so unlikely that P(E) alone counts.
     """
@@ -138,7 +138,7 @@ def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
 
 
 def _mass(low: float, high: float) -> float:
-    """Return the probability of N(0, 1) between two numbers, from the tail that keeps its digits."""
+    """Return the probability of N(0, 1) between two numbers, computed from the tail that keeps its digits."""
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
@@ -154,7 +154,7 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return cosines in units of 1 / sqrt(d), or refuse them."""
+    """Return cosines in units of 1 / sqrt(d); raise `InputError` if they are not valid."""
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

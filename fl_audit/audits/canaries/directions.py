@@ -1,8 +1,9 @@
-"""Canaries of one training: who draws which direction, whose coin says what, and how a release is read.
+"""Canaries of one training: the draws of their directions and coins, and the scores of a release.
 
 In each round every canary tosses a coin. If it is in, its client sends its canary, a fresh random direction of the
-largest norm that the clipping lets pass; otherwise what the relation of the guarantee compares with: nothing, or the
-opposite of the canary where a client is replaced. Whoever sees the release takes its inner product with the direction.
+largest norm that clipping leaves unchanged. Otherwise it sends the alternative of the guarantee's relation: nothing, or
+the opposite of the canary where a client is replaced. Whoever sees the release takes its inner product with the
+direction.
 
 Everything is a pure function of (seed, round, canary), so that the client and whoever evaluates afterwards agree
 without a message. The seed is the secret of these two, drawn from the operating system's randomness: who knows it knows
@@ -17,7 +18,7 @@ from fl_audit.errors import require, require_number
 from fl_audit.randomness import Purpose, generator
 
 DECOYS = 20
-"""Directions that nobody sends, beside the canaries: they tell how scores are spread without a canary."""
+"""Number of directions that nobody sends, besides the canaries: they show the spread of scores without a canary."""
 _PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what float32 rounds up must not be clipped
 
 
@@ -32,7 +33,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
         The canaries' secret, from 0 to 2**64 - 1; the number of the round and that of the canary, each at least 0; and
         how many parameters there are, at least 1.
     trial
-        Which of many simulated trainings.
+        Number of the simulated training.
     """
     require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, trial=trial, round=round, client=canary)
@@ -59,7 +60,7 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
     Parameters
     ----------
     seed, rounds, canaries
-        As for `canary_direction`: the numbers of the rounds, (rounds,), and how many canaries there are.
+        As for `canary_direction`; the numbers of the rounds, (rounds,), and the number of canaries.
     """
     tossed = [[canary_coin(seed, int(number), one) for one in range(canaries)] for number in np.asarray(rounds)]
     return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
@@ -82,14 +83,14 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
 
 
 def canary_score(release: ArrayLike, direction: Floats) -> float:
-    """Return the inner product of what was released with a canary's direction, higher where the canary was in.
+    """Return the inner product of a release with a canary's direction, which is higher where the canary was in.
 
     Raises `InputError` if the shapes differ or the release is not finite.
 
     Parameters
     ----------
     release, direction
-        What the round released, or the difference of two successive models, finite, on any scale; and the canary's
+        The release of the round, or the difference of two successive models, finite, on any scale; and the canary's
         direction. Both have shape (dimension,).
     """
     seen = np.asarray(release, dtype=np.float64)

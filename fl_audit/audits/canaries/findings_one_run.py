@@ -1,4 +1,4 @@
-"""One training as its own audit: what its canaries certify, beside what the distribution of its noise gives them."""
+"""One training as its own audit: the bounds by its canaries, and those by the distribution of its noise."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
 
 @dataclass(frozen=True)
 class CanaryTrainingFinding:
-    """What the canaries of one training certify."""
+    """The bounds that the canaries of one training certify."""
 
     finding: OneRunCertificate  # of the first trial
     # what the noise that the mechanism prescribes gives a canary in a round, or in a step of private training
@@ -38,7 +38,7 @@ class CanaryTrainingFinding:
 
     @property
     def tells_too_little(self) -> bool:
-        """Whether an accountant names less than the canaries certify of its client."""
+        """Whether an accountant reports less than the canaries certify for its client."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class CanaryTrainingFinding:
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
-    """Return what the canaries certify; None where there are none."""
+    """Return the bounds that the canaries certify; None where there are none."""
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
@@ -63,7 +63,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | No
 
 
 def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
-    """Return what the canaries of the first trial certify, at any confidence.
+    """Return the bounds that the canaries of the first trial certify, at any confidence.
 
     Parameters
     ----------
@@ -89,9 +89,9 @@ _WORDS = JudgementWords(
 
 
 def judge_canaries(run: FinishedRun) -> Judgement | None:
-    """Return whether the canaries of all trainings together contradict the guarantee; None where there are none.
+    """Return the judgement by the canaries of all trainings together; None where there are none.
 
-    Where clients train privately, what is claimed is also what the accountant of the canaries' client names.
+    Where clients train privately, the epsilon that the accountant of the canaries' client reports is a claim too.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
     if table is None or guarantee is None or facts is None:
@@ -120,7 +120,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return what the canaries of some trainings certify, counted as one."""
+    """Return the bounds that the canaries of some trainings certify, pooled."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (
@@ -134,7 +134,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
-    """Return what is claimed of a canary: that of the client with the least guarantee may be another shard's."""
+    """Return the claim for a canary, which can be stricter than that of the client with the weakest guarantee."""
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
@@ -148,7 +148,7 @@ def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
 
 
 def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
-    """Return the epsilon that the accountant of the canaries' client names after the last round."""
+    """Return the epsilon that the accountant of the canaries' client reports after the last round."""
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None

@@ -1,4 +1,4 @@
-"""The audit of one run: canaries take part in every round by coins, and an observer reads them off the releases."""
+"""Planning and judging of the one-run audit, in which an observer scores canaries on the releases."""
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import ClaimedRun
@@ -14,10 +14,10 @@ from fl_audit.verdict.verdict import Judgement
 
 
 class CanaryJudging:
-    """Every canary is in by a coin of its own in every round."""
+    """Planning and judging of canaries, each of which is in by a coin of its own in every round."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse noise that the observer cannot read canaries through, and anybody beside it."""
+        """Refuse noise through which the observer cannot score canaries, and any further adversary."""
         mechanism, federation = public.mechanism, "kind = 'canaries'"
         require_clients(public, 2)
         adjacency = f"{federation} with adjacency '{mechanism.adjacency}'"
@@ -41,22 +41,22 @@ class CanaryJudging:
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the canaries of all trainings together say."""
+        """Return the judgement by the canaries of all trainings together."""
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:
-        """Say of which training and seed a verdict is, and what canaries do not see."""
+        """Return which training and seed a verdict covers, and what canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: decoys and canaries that are out stand beside those that are in."""
+        """Return an empty text: canaries that are in are compared with decoys and canaries that are out."""
         return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
-        """Return nothing: the observer does not measure the noise.
+        """Return None: the observer does not measure the noise.
 
         Parameters
         ----------
@@ -66,5 +66,5 @@ class CanaryJudging:
         return
 
     def planned_signal(self, planned: ClaimedRun) -> None:
-        """Return nothing: no target of a pair is weighed."""
+        """Return None: there is no pair with a target."""
         return

@@ -1,4 +1,4 @@
-"""What the canaries of a running or finished training say of its guarantee, however often somebody looks.
+"""Audit of a running or finished training by its canaries, valid however often it is evaluated.
 
 Bounds are read off all whole rounds, and hold for one look that is chosen beforehand. The verdict is not: whoever looks
 after every round would once in a while see a breach that is none. It is passed at looks that are declared beforehand,
@@ -46,14 +46,14 @@ from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict, verdict_on
 
 FIRST_LOOK = 5
-"""Whole rounds before the first verdict; every later look has twice as many."""
+"""Complete rounds before the first verdict; every later look has twice as many."""
 
 _MOST_ROUNDS = 2**24
 
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """What was known after so many whole rounds."""
+    """The result after a number of complete rounds."""
 
     rounds: int  # how many
     finding: OneRunCertificate  # what they certify; the bounds of all declared looks hold together, with the confidence
@@ -62,7 +62,7 @@ class InterimAnalysis:
 
 @dataclass(frozen=True)
 class LiveFinding:
-    """What is known of a training now."""
+    """The current finding on a training."""
 
     guarantee: Guarantee  # what is claimed
     canaries: int  # how many there are
@@ -90,7 +90,7 @@ class LiveFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict at the looks that have taken place; more rounds than were claimed break it by themselves.
+        """The verdict of the looks so far; more rounds than claimed are a violation by themselves.
 
         Looks are no evidence where canaries that should send nothing seem to send their opposite, and so stand out
         more, nor where models were seen that are not those that the rounds went on from.
@@ -104,7 +104,7 @@ class LiveFinding:
 
     @property
     def is_overrun(self) -> bool:
-        """Whether more rounds were released than were claimed."""
+        """Whether more rounds were released than claimed."""
         return self.released > self.guarantee.rounds
 
     @property
@@ -114,11 +114,11 @@ class LiveFinding:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last claimed round was kept."""
+        """Whether the last claimed round was stored."""
         return self.last >= self.guarantee.rounds
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `fl-audit live --json` prints."""
+        """Return the output of `fl-audit live --json`."""
         found, guarantee, doubts = self.finding, self.guarantee, self.doubts
         misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
         looks = [
@@ -143,12 +143,13 @@ class LiveFinding:
 
 
 def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
-    """Return what the canaries of a training say so far.
+    """Return the finding of the canaries of a training so far.
 
     Parameters
     ----------
     directory, coins
-        Where its rounds are kept, which may still grow in number; and the seed of the coins, as the clients have it.
+        The directory of its rounds, which may still grow in number; and the seed of the coins, which the clients have
+        too.
     confidence
         Confidence of the bounds, above 0.5, below 1.
     is_over
@@ -203,7 +204,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 
 
 def declared_looks(rounds: int) -> tuple[int, ...]:
-    """Return after how many whole rounds a verdict is passed in a training of so many; the last one is its end.
+    """Return the numbers of complete rounds at which a training gets a verdict; the last one is its end.
 
     Examples
     --------
@@ -217,14 +218,14 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return what the first whole rounds certify; without canaries on both sides nothing is told from nothing."""
+    """Return the certificate of the first complete rounds; without canaries on both sides it proves nothing."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
-    """Return the mu of a round that so many rounds would find in 9 of 10 trainings."""
+    """Return the mu of a round that the given number of rounds finds in 9 of 10 trainings."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
     out = rounds * (kept.canaries + decoys) - is_in
@@ -232,9 +233,9 @@ def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> fl
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
-    """Return how much of the heaviest client each canary weighs, (canaries,): the least of whole rounds, 1 if unseen.
+    """Return the least weight of each canary relative to the heaviest client, (canaries,); 1 if unseen.
 
-    Of what is told of a client, clipped to the same norm, so much shows of a canary.
+    A canary shows this share of what is revealed of a client that is clipped to the same norm.
     """
     seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
     return np.asarray(np.min(seen, axis=0))
@@ -243,9 +244,9 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
 ) -> Dilution:
-    """Return what lies over the noise of some rounds, in sensitivities of the heaviest client.
+    """Return the spread of other updates over the noise of some rounds, in sensitivities of the heaviest client.
 
-    Of that a canary holds a part. Others that nobody saw are there only as far as scores tell.
+    A canary has a part of that sensitivity. Clients that nobody saw count only as far as the scores show them.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

@@ -1,4 +1,4 @@
-"""Why nothing is said of a training though enough rounds were kept, and how other updates hide missing noise.
+"""Checks of a running training: reasons to give no verdict, and the effect of other updates that hide missing noise.
 
 A doubt never makes a guarantee broken, and where it says that scores are of something else, they are no evidence. The
 three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
@@ -11,7 +11,8 @@ variance |X|^2 / d. Scores are spread by sqrt(z'^2 + s^2), s = |X| / (D sqrt(d))
 
     m = 1 / sqrt(1/mu^2 + s^2) <= min(mu, 1/s).
 
-A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2), and nothing, not even noise left out, if s >= 1/m*.
+A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it finds nothing, not even noise that was
+left out.
 
 s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound, where D is
 the sensitivity of the heaviest client, of which c may be a part: n others, each clipped to C and weighing no more than
@@ -41,7 +42,7 @@ from fl_audit.verdict.family import FAMILY_LEVEL
 
 @dataclass(frozen=True)
 class Dilution:
-    """What lies over the noise."""
+    """The other updates that lie over the noise."""
 
     spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
     # Whether canaries stand out less than the claimed noise and the bound explain: others' updates lie over them,
@@ -49,11 +50,11 @@ class Dilution:
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return what shows of mu, above 0 and finite."""
+        """Return the observable part of mu, above 0 and finite."""
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the mu of which so much shows, above 0; infinite where none shows so much."""
+        """Return the mu whose observable part is given, above 0; infinite where no mu shows so much."""
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
@@ -64,8 +65,8 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     Parameters
     ----------
     others, canaries
-        How many clients answered beside those that send canaries, or how many times the heaviest client; and how many
-        canaries there are: half of them are sent, or all where one is replaced by its opposite.
+        The number of clients that answered besides those that send canaries, or their weight in units of the heaviest
+        client; and the number of canaries: half of them are sent, or all where one is replaced by its opposite.
     size, is_replaced
         The number of parameters d, at least 1; and whether the guarantee is about a client that is replaced, so that
         the sensitivity is 2 C, and not C.
@@ -75,10 +76,11 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 
 
 def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> Dilution:
-    """Return what lies over the noise.
+    """Return the updates that lie over the noise.
 
-    It is seen where mu is estimated so low that this happens in at most 1 in 1,000 trainings whose noise is the
-    claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed noise.
+    They are taken as seen where the estimate of mu is so low that this happens in at most 1 in 1,000 trainings whose
+    noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed
+    noise.
 
     Parameters
     ----------
@@ -96,13 +98,13 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether so low an estimate has a smaller probability than the level if mu shows as much as it should."""
+    """Return whether so low an estimate has a probability below the level if mu shows as much as it should."""
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
 
 
 class Inconsistency(StrEnum):
-    """What does not go together."""
+    """A kind of inconsistency in stored rounds."""
 
     OVERRUN = "overrun"  # a later round than the last claimed one was kept: those that were not may be too many
     GAPS = "gaps"  # rounds start from other models than those before them were seen to release
@@ -114,7 +116,7 @@ class Inconsistency(StrEnum):
 
 @dataclass(frozen=True)
 class Inconsistencies:
-    """All that does not go together in what was kept of a training."""
+    """All inconsistencies in the stored rounds of a training."""
 
     kinds: frozenset[Inconsistency]  # why nothing that was found is `consistent`
     faint: tuple[int, ...]  # canaries that stand out too little, each by itself
@@ -127,15 +129,15 @@ def doubts_about(
     guarantee: StoredGuarantee,
     hidden: Dilution, weights: Floats,
 ) -> Inconsistencies:  # fmt: skip
-    """Return what does not go together.
+    """Return the inconsistencies of stored rounds.
 
     Parameters
     ----------
     every, whole, opened
         All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
     guarantee, hidden, weights
-        What is claimed; what is known to lie over the noise; and how much of the heaviest client each canary weighs,
-        (canaries,), from 0 to 1.
+        The guarantee; the known updates that lie over the noise; and the weight of each canary relative to the heaviest
+        client, (canaries,), from 0 to 1.
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
@@ -156,10 +158,10 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out do not look like what a relation compares with.
+    """Return whether canaries that are out do not look like the alternative of the relation.
 
-    What is sent along other directions has mean 0 along theirs. So what is out scores 0 on average if nothing is sent,
-    and lies half of what shows of mu below if its opposite is: either is held to Student's t, at 1 in 1,000.
+    Updates along other directions have mean 0 along theirs. So the mean score of a canary that is out is 0 if nothing
+    is sent, and half of the observable mu below 0 if its opposite is sent; Student's t tests this at 1 in 1,000.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -172,10 +174,10 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 
 
 def _faint(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:
-    """Return which canaries stand out too little each by itself, as one does whose coins are not those of the judge.
+    """Return the canaries whose own scores are too low, as happens if a canary uses other coins than the judge.
 
-    What one scores where it is in is compared with what it scores where it is out, and with no decoy: above these it
-    stands out half of the time whatever its coins.
+    The scores of a canary that is in are compared with its scores when it is out, and not with decoys: it scores higher
+    than decoys half of the time whatever its coins.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -187,7 +189,7 @@ def _faint(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weig
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
-    """Return the numbers of rounds whose decoys are spread far less than those of the others.
+    """Return the numbers of rounds whose decoys have a far smaller spread than those of the others.
 
     An F-test of each round's sum of squares against all others', with as many degrees of freedom as the decoys and the
     model have; noise that is left out of some rounds shows so, and canaries that are averaged with far more others.
@@ -205,7 +207,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: TrainingTerms) -> bool:
-    """Return whether canaries took part more often than the claimed sampling lets them, or nobody saw how often."""
+    """Return whether canaries took part more often than the claimed sampling allows, or nobody saw how often."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

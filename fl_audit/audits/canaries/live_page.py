@@ -1,4 +1,4 @@
-"""What the canaries of a running or finished training say: lines for a terminal, and a page of one screen."""
+"""Output of the live audit of a training: lines for a terminal, and a page of one screen."""
 
 import math
 from pathlib import Path
@@ -21,7 +21,7 @@ _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 
 
 def live_lines(numbers: LiveFinding) -> list[str]:
-    """Return what a terminal says of what is known now."""
+    """Return the current finding as lines for a terminal."""
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
     return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
 
@@ -32,7 +32,7 @@ def write_live_page(numbers: LiveFinding, path: Path) -> Path:
     Parameters
     ----------
     numbers, path
-        What is known now, and where to.
+        The current finding, and the path of the page.
     """
     facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
@@ -64,7 +64,7 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return which canary weighs least, where one is lighter than the heaviest client."""
+    """Return the name of the lightest canary, where one is lighter than the heaviest client."""
     least = min(numbers.weights)
     if least == 1:
         return ""
@@ -97,10 +97,10 @@ def _opening(numbers: LiveFinding) -> str:
 
 
 def _reading(numbers: LiveFinding) -> Reading:
-    """Return how the mu that canaries certify stands to the claim: all numbers of the page follow from it.
+    """Return the reading of the certified mu relative to the claim, from which all numbers of the page follow.
 
-    Who looks at this page chose no time beforehand. So broken is decided by the declared looks, each at its level, and
-    only where they are evidence.
+    Readers of this page look whenever they like. So the word "broken" rests on the declared looks, each at its level,
+    and only where they are evidence.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
@@ -206,13 +206,13 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
 
 
 def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
-    """Return numbers in words, the first few of them."""
+    """Return the first few numbers in words."""
     more = ", ..." if len(found) > _MOST_NUMBERED else ""
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return what was known at each declared look."""
+    """Return a table of the finding at each declared look."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

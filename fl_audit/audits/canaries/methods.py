@@ -1,10 +1,10 @@
-"""The bounds of one run by name, and what each assumes."""
+"""The methods of one-run bounds by name, with their assumptions."""
 
 from enum import StrEnum
 
 
 class OneRunMethod(StrEnum):
-    """How a lower bound is computed from one run; `assumption` says what it rests on.
+    """The method of a lower bound from one run; `assumption` states its assumption.
 
     TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
     SHIFT: the distance of the mean scores over their spread, by the noncentral t distribution. Agrawal et al. 2026 take
@@ -20,7 +20,7 @@ class OneRunMethod(StrEnum):
 
     @property
     def assumption(self) -> str:
-        """What the bound rests on, in words."""
+        """The assumption of the bound, in words."""
         return _ASSUMPTIONS[self]
 
     @property
@@ -30,12 +30,12 @@ class OneRunMethod(StrEnum):
 
     @property
     def guesses(self) -> bool:
-        """Whether it counts guesses, and not the scores themselves."""
+        """Whether the bound counts guesses rather than using the scores themselves."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
 
     @property
     def usual_share(self) -> float:
-        """Share of the coins that is guessed unless named: fixed before any score is seen."""
+        """Share of the coins that is guessed by default; it is fixed before any score is seen."""
         return 0.2 if self.is_for_any_mechanism else 0.5
 
 

@@ -1,4 +1,4 @@
-"""What an observer of a running training keeps: one file a round, written whole, and what follows from the rounds."""
+"""The store of an observer of a running training: one file a round, written atomically, and values derived from it."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ _PATIENCE = 60.0  # seconds in which another process has kept its round
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """Who watches a training, what for, and where it is kept."""
+    """The observer of a training: its task, and the directory of its rounds."""
 
     directory: Path  # where rounds are kept, one file each, beside the guarantee
     directions: int  # seed of the directions, as the clients have it
@@ -59,7 +59,7 @@ class TrainingObserver:
         run: int | None = None,
         models_only: bool = False,
     ) -> None:
-        """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
+        """Store the release of a round; a failure is reported on the error stream, and does not end the training.
 
         A round that leaves the model as it was releases nothing, and is not kept. Rounds of another run that lie there,
         and rounds from this one on, belong to a training that ended early, and was started again: they are set aside in
@@ -76,8 +76,8 @@ class TrainingObserver:
         present
             The canaries whose clients answered.
         others
-            How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
-            and `others` of the watch counts.
+            The number of other clients that answered: their updates may hide missing noise. None where it is not seen,
+            and `others` of the observer counts.
         norm, run
             The norm to which the strategy clips in this round, and the number of Flower's run; None where that is not
             known.
@@ -120,7 +120,7 @@ class TrainingObserver:
         _write(self.directory / _file_of(kept.number), asdict(kept))
 
     def _is_there(self, kept: StoredRound) -> bool:
-        """Return whether another client has kept a round of the run; one that does not go with theirs is refused."""
+        """Return whether another client has stored a round of the run; raise `InputError` if it does not match."""
         near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
         for one in (last, same):
@@ -135,7 +135,7 @@ class TrainingObserver:
 
 @contextmanager
 def ends_nothing(what: str) -> Iterator[None]:
-    """Have a block of an observer end no training: what goes wrong in it is said, and what is not kept then."""
+    """Report errors in a block of an observer instead of raising them, with what is not stored as a result."""
     try:
         yield
     except Exception as error:  # whatever it is
@@ -146,7 +146,7 @@ def ends_nothing(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredGuarantee:
-    """What the training of a directory guarantees; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
+    """The guarantee of a training in a directory; `terms`, `delta` and `canaries` are as for `TrainingObserver`."""
 
     terms: TrainingTerms
     delta: float
@@ -154,9 +154,9 @@ class StoredGuarantee:
 
 
 def stored_guarantee(directory: Path) -> StoredGuarantee:
-    """Return what the training guarantees whose rounds are kept in a directory.
+    """Return the guarantee of the training whose rounds are stored in a directory.
 
-    Raises `InputError` if no guarantee lies there, or it is damaged.
+    Raises `InputError` if the directory has no guarantee, or a damaged one.
     """
     path = directory / _GUARANTEE
     require(
@@ -170,7 +170,7 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds.
+    """Return the seed, a whole number from 0 to 2**64 - 1, in a text file.
 
     Raises
     ------
@@ -191,13 +191,13 @@ def seed_in(path: Path) -> int:
 
 
 def _kind_of(text: str) -> str:
-    """Say what is wrong with a text that is no seed, without any of it."""
+    """Describe the fault of a text that is not a seed, without quoting it."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
-    """Return by how much the floating-point tensors of a model changed, as one vector in their order."""
+    """Return the change of the floating-point tensors of a model, as one vector in their order."""
     # The tensors that clients were sent decide what counts: an average turns counters into fractions.
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
@@ -210,7 +210,7 @@ def _file_of(server_round: int) -> str:
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> str:
-    """Return what tells two models apart."""
+    """Return a digest that differs between models."""
     digest = sha256()
     for one in tensors:
         digest.update(f"{one.dtype}{one.shape}".encode())
@@ -220,19 +220,19 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
-    """Return the run and the number of a round: each file is read once, or every round would read all before it."""
+    """Return the run and the number of a round; each file is read only once, however many rounds follow."""
     kept = kept_round(path)
     return kept.run, kept.number
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return numbers that change when a file is written again."""
+    """Return numbers that change when a file is rewritten."""
     stored = path.stat()
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move rounds that are none of this training out of the way, into a directory of their own."""
+    """Move rounds of other trainings into a directory of their own."""
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
     if kept.models_only:  # another client may have kept later rounds of the run
@@ -246,6 +246,6 @@ def _set_aside(directory: Path, kept: StoredRound) -> None:
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
-    """Write a file, in the place of an earlier one."""
+    """Write a file, replacing an earlier one."""
     with atomic_file(path) as file:
         file.write_text(json.dumps(values), encoding="utf-8")

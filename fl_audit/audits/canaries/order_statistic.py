@@ -36,14 +36,14 @@ _NEGLECTED = 1e-14  # probability at either end of the distribution of B that th
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
-    """Return the probability of guesses so good where each coin is told by N(0, 1) against N(mu, 1), from 0 to 1.
+    """Return the probability of guesses at least this good where each coin is N(0, 1) against N(mu, 1), from 0 to 1.
 
     Raises `InputError` if mu is out of its range.
 
     Parameters
     ----------
     guesses, mu
-        What was counted; and mu of Gaussian DP, at least 0.
+        The counts; and mu of Gaussian DP, at least 0.
 
     Examples
     --------
@@ -73,7 +73,8 @@ def order_statistic_mu(guesses: Guesses, level: float) -> float:
     Parameters
     ----------
     guesses, level
-        What was counted, of a number fixed beforehand (half of the coins is a good one); 1 - confidence, below 0.5.
+        The counts, whose number of guesses was fixed beforehand (half of the coins is a good one); 1 - confidence,
+        below 0.5.
 
     Examples
     --------

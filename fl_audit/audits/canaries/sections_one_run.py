@@ -1,4 +1,4 @@
-"""The audit of one run: what the canaries of one training certify, and what is claimed."""
+"""The report's section on the audit of one run: the bounds by its canaries, and the claim."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""What was kept of the rounds of a training, read again: which count, and what does not fit together.
+"""Stored rounds of a training, read again: the rounds that count, and their mismatches.
 
-The client of a canary says of it beside its reply what is needed so that one which is not looked for is noticed.
+The client of a canary adds a note to its reply, so that a canary which nobody expects is noticed.
 """
 
 import json
@@ -34,7 +34,7 @@ _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
 
 @dataclass(frozen=True)
 class CanaryNote:
-    """What is known of a canary whose client answered; None where nobody said it, as to who sees models alone."""
+    """The note on a canary whose client answered; None where it is unknown, as for an observer of models alone."""
 
     number: int  # which canary, from 0
     is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
@@ -47,12 +47,12 @@ class CanaryNote:
     weight: float | None = None
 
     def __str__(self) -> str:
-        """Return what the note says, as it travels; what the server knows is known without it."""
+        """Return the note as it is sent; facts that the server knows are left out."""
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
 def read_note(said: object, node: str | None = None) -> CanaryNote | None:
-    """Return what a client says of its canary, None where it says nothing of the kind: it may be anything.
+    """Return the note of a client on its canary, None if there is none; the reply may contain anything.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
 
 
 def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
-    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing."""
+    """Return a note from its JSON values, named as in `CanaryNote`; all but the number may be missing."""
     number, replaced = int(str(values["number"])), values.get("is_replaced")
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
@@ -82,19 +82,19 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
 
 
 def _told(kind: Callable[[str], Value], value: object) -> Value | None:
-    """Return a value of a kind from what stands in a file or a message, None where it was not told."""
+    """Return a value of a kind from a file or a message, None if it is missing."""
     return None if value is None else kind(str(value))
 
 
 @cache
 def fingerprint(seed: int) -> str:
-    """Return what tells two seeds apart and names neither, as long as they were drawn at random; 16 digits."""
+    """Return 16 digits that differ between seeds and reveal neither, provided that the seeds were drawn at random."""
     return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()
 
 
 @dataclass(frozen=True)
 class StoredRound:
-    """What a round released along the directions."""
+    """The release of a round along the directions."""
 
     number: int  # the round, from 1
     present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
@@ -115,13 +115,13 @@ class StoredRound:
 
     @property
     def unit(self) -> float | None:
-        """What a canary weighs that is in, in any unit that is one in all rounds; None where nobody said it."""
+        """The weight of a canary that is in, in a unit common to all rounds; None if it is unknown."""
         said = [one.norm for one in self.present]
         return self.norm or (said[0] if said and len(set(said)) == 1 else None)
 
 
 class Mismatch(StrEnum):
-    """What of a canary is not as who watches or judges has it, or as the guarantee needs it."""
+    """A property of a canary that does not match the observer, the judge, or the guarantee."""
 
     COINS = "coins"
     OUT = "out"
@@ -138,7 +138,7 @@ _MEANINGS = {
     Mismatch.SIZE: "is spread over another number of parameters than the watched model has",
     Mismatch.NORM: "is smaller than the norm to which the strategy clips",
 }
-"""What is wrong, in words that go on from the canary's name."""
+"""The mismatches in words that follow the canary's name."""
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,13 @@ class ExcludedCanary:
 
 
 def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
-    """Return what does not fit, the first few by name."""
+    """Return the mismatches in words, the first few by name."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
 def _misfits(kept: StoredRound, terms: TrainingTerms, coins: str) -> list[ExcludedCanary]:
-    """Return what does not fit in a round with coins of a fingerprint; what nobody said of a canary is passed over."""
+    """Return the mismatches of a round with coins of a fingerprint; unknown properties of a canary are skipped."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = list[ExcludedCanary]()
     for one in kept.present:
@@ -178,7 +178,7 @@ def _misfits(kept: StoredRound, terms: TrainingTerms, coins: str) -> list[Exclud
 
 @contextmanager
 def stored_in(path: Path, what: str) -> Iterator[Any]:
-    """Give the JSON values of a file; whatever is wrong with them in the block becomes one line.
+    """Give the JSON values of a file; any error with them in the block becomes one line.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
 
 def kept_round(path: Path) -> StoredRound:
-    """Return the round that a file holds; raises `InputError` if it cannot be read."""
+    """Return the round in a file; raises `InputError` if it cannot be read."""
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
@@ -212,20 +212,20 @@ def kept_round(path: Path) -> StoredRound:
 
 
 def _kept_rounds(directory: Path) -> list[StoredRound]:
-    """Return the rounds that lie in a directory, in order."""
+    """Return the rounds in a directory, in order."""
     return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
 
 
 def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], list[StoredRound]]:
-    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
+    """Return the rounds that count, in which every canary answered once, and all stored rounds, in order.
 
-    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
-    along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was whole.
+    If two clients send the same canary, it weighs twice what one client may; and a canary that is not expected may
+    stand out along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was complete.
 
     Parameters
     ----------
     directory, canaries
-        Where rounds are kept, and how many canaries there are, at least 1.
+        The directory of the rounds, and the number of canaries, at least 1.
     """
     found, every = _kept_rounds(directory), tuple(range(canaries))
     whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
@@ -239,14 +239,14 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 def fitting_rounds(
     rounds: list[StoredRound], terms: TrainingTerms, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
-    """Return those of some rounds whose canaries are what the guarantee and the coins ask for, and what does not fit.
+    """Return the rounds whose canaries match the guarantee and the coins, and the mismatches of the others.
 
     Raises `InputError` if no round is left.
 
     Parameters
     ----------
     rounds, terms, coin_seed
-        What was kept, what the training guarantees, and the secret of the clients that carry canaries.
+        The stored rounds, the guarantee of the training, and the secret of the clients that carry canaries.
     """
     coins = fingerprint(coin_seed)
     each = [(one, _misfits(one, terms, coins)) for one in rounds]
@@ -258,19 +258,19 @@ def fitting_rounds(
 
 
 def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
-    """Return the numbers that two clients named in one round, and those of no canary that is watched.
+    """Return the numbers that two clients used in one round, and those of no expected canary.
 
     Parameters
     ----------
     rounds, canaries
-        What was kept, and how many canaries are watched, numbered from 0.
+        The stored rounds, and the number of expected canaries, numbered from 0.
     """
     named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
     return tuple(sorted(set(named)))
 
 
 def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
-    """Return how many rounds that were set aside released models of the same training as those that lie there.
+    """Return the number of rounds set aside that released models of the same training as the rounds in the directory.
 
     A training that is started again from a model that it had released goes on: what it releases comes on top. It is
     told by the models, of which one round starts from what another has released; the first model is released by none.
@@ -278,7 +278,7 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
     Parameters
     ----------
     directory, rounds
-        Where rounds are kept, and those that were not set aside.
+        The directory of the rounds, and the rounds that were not set aside.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -298,12 +298,12 @@ def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
 def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
     """Return scores of canaries and their coins, (rounds, canaries), and scores of decoys, (rounds, decoys).
 
-    Scores are on one scale: where all rounds say what a canary weighs in them, in units of it.
+    Scores are on one scale: in units of a canary's weight, where all rounds state it.
 
     Parameters
     ----------
     rounds, coin_seed, canaries
-        Of one training; the secret of the clients that carry canaries, and how many there are.
+        The rounds of one training; the secret of the clients that carry canaries, and the number of canaries.
     """
     scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
@@ -311,6 +311,6 @@ def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Fl
 
 
 def units(rounds: list[StoredRound]) -> Floats:
-    """Return what a canary weighs in each round, (rounds,); 1 where not every round says it."""
+    """Return the weight of a canary in each round, (rounds,); 1 if not every round states it."""
     said = [one.unit for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])

@@ -1,6 +1,6 @@
-"""One-run auditing of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
+"""One-run audits of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
 
-Nothing is asked of the mechanism: what it says of different coins may depend on each other in any way.
+Nothing is assumed about the mechanism: its outputs for different coins may depend on each other in any way.
 
 **Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in distribution, than
 if each was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats
@@ -50,7 +50,7 @@ from fl_audit.statistics.beta_mean import where_it_reaches
 
 @dataclass(frozen=True)
 class Guesses:
-    """How well a number of coins was guessed."""
+    """The numbers of guessed and rightly guessed coins."""
 
     coins: int  # m, how many were tossed, at least 1
     guessed: int  # r, how many the attacker spoke about, from 0 to `coins`
@@ -69,12 +69,12 @@ class Guesses:
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
-    """Guess `in` of the highest scores and `out` of the lowest, abstain from those between, and count.
+    """Guess `in` for the highest scores and `out` for the lowest, abstain from those between, and count.
 
-    Of equal scores a lot takes one for the higher, so that nothing is told by the order in which canaries are listed;
-    it follows from all scores, and the coins do not touch it. Of the coins between, the higher half is called `in`.
-    Where all scores are equal, half of the guesses, and of the others, count as right. Raises `InputError` if shapes do
-    not fit, a score is NaN, or the numbers are out of range.
+    Ties are broken by a lot, so that the order in which canaries are listed reveals nothing; the lot follows from all
+    scores and not from the coins. Of the coins between, the higher half is called `in`. Where all scores are equal,
+    half of the guesses, and of the others, count as right. Raises `InputError` if shapes do not match, a score is NaN,
+    or the numbers are out of range.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
         The scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
         run; and the coins, bool, same shape.
     positive, negative
-        How many scores to call members, and not members, at least 0 and together at most the number of scores. They
-        must be chosen before the scores are seen: a choice of the best of several is no bound.
+        The numbers of scores to call members, and not members, at least 0 and together at most the number of scores.
+        They must be chosen before the scores are seen: the best of several choices gives no valid bound.
 
     Examples
     --------
@@ -109,9 +109,9 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
 
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
-    """Return scores and coins along one axis, or refuse them.
+    """Return scores and coins along one axis; raise `InputError` if they are not valid.
 
-    Raises `InputError` if shapes do not fit, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
+    Raises `InputError` if shapes do not match, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
 
 
 Inverse = Callable[[float], float]
-"""F^-1: the least probability that an event of this probability may have under a neighbour; both from 0 to 1."""
+"""The function F^-1: the smallest probability under a neighbour of an event with a given probability."""
 
 LARGEST_MU = 30.0
 _LARGEST_EPSILON = 36.0  # beyond it e^epsilon / (1 + e^epsilon) is 1 in floating point
@@ -136,7 +136,7 @@ _STEPS = 50
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability of so many right guesses under (epsilon, delta)-DP, from 0 to 1.
+    """Return a bound on the probability of at least so many right guesses under (epsilon, delta)-DP, from 0 to 1.
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
     and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).
@@ -146,8 +146,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     Parameters
     ----------
     guesses, epsilon, delta
-        What was counted; and the guarantee that is held against it: epsilon, at least 0, and delta, at least 0 and
-        below 1.
+        The counts; and the tested guarantee: epsilon, at least 0, and delta, at least 0 and below 1.
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")
@@ -167,7 +166,7 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     Parameters
     ----------
     guesses, delta, level
-        What was counted; as for `tradeoff_epsilon`.
+        The counts; as for `tradeoff_epsilon`.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
@@ -187,7 +186,7 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
     Parameters
     ----------
     epsilon, delta
-        At least 0, and delta below 1.
+        Both at least 0, and delta below 1.
     """
     up, down = math.exp(epsilon), math.exp(-epsilon)
     return lambda y: max(0.0, (y - delta) * down, 1 - delta - up * (1 - y))
@@ -199,7 +198,8 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
     Parameters
     ----------
     guesses, tail, inverse
-        With m, r and v; from 0 to 1; F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
+        The counts, with m, r and v of the module's text; from 0 to 1; F^-1 of a symmetric trade-off function: convex,
+        increasing, at most its argument.
     """
     m, r, v = guesses.coins, guesses.guessed, guesses.right
     a, b = tail * v / m, tail * (r - v) / m
@@ -224,7 +224,7 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
     Parameters
     ----------
     guesses, level
-        What was counted, see `guesses.guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
+        The counts of `guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
 
     Examples
     --------
@@ -249,5 +249,5 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
-    """Return a parameter at which the level is impossible, 2^-50 of the range from where it is possible; or 0."""
+    """Return the largest impossible parameter at the level, to 2^-50 of the range; 0 if there is none."""
     return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

@@ -1,1 +1,1 @@
-"""What reports of all audits show: the numbers in modules `findings_*`, the words and figures in `sections_*`."""
+"""Findings and sections that reports of several audits share, in modules `findings_*` and `sections_*`."""

@@ -1,4 +1,6 @@
-"""The guarantee: what it stands for, what others would cost, what becomes of it, and what each record has by itself."""
+"""Findings on the guarantee: its alternatives, its rest against colluders, its clipping, and the claim for each
+record.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -35,7 +37,7 @@ _CLAIMED = (
 
 @dataclass(frozen=True)
 class GuaranteeFinding:
-    """What was claimed."""
+    """The guarantee of a run."""
 
     guarantee: Guarantee | None  # the guarantee; None where nothing was claimed
     rounds: int  # k, number of releases after the initial model
@@ -43,14 +45,14 @@ class GuaranteeFinding:
     sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `guarantee`; what was not claimed is None."""
+        """Return the entry `guarantee`; parts without a claim are None."""
         guarantee = self.guarantee
         claimed = {name: None if guarantee is None else getattr(guarantee, name) for name in _CLAIMED}
         return {"guarantee": json_of(claimed | {"rounds": self.rounds, "sampling_rate": self.sampling_rate})}
 
 
 def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
-    """Return what was claimed."""
+    """Return the guarantee of a run."""
     guarantee = run.facts.guarantee
     rate = run.facts.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
     return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)
@@ -61,7 +63,7 @@ BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class OtherGuarantee:
-    """What one guarantee takes."""
+    """Another possible guarantee and the noise that it needs."""
 
     belief: float  # nobody becomes surer than this, but for a chance of delta
     epsilon: float  # what it amounts to at the delta of the run
@@ -70,23 +72,23 @@ class OtherGuarantee:
 
 @dataclass(frozen=True)
 class OtherGuarantees:
-    """What is claimed, of which others are looked at when the report is drawn."""
+    """The claim of a run, from which the report computes alternative guarantees."""
 
     claim: Claim
 
     def to_json(self) -> dict[str, Any]:
-        """Return no entry: all of it follows from the guarantee."""
+        """Return no entry: everything follows from the guarantee."""
         return {}
 
     @property
     def accountant(self) -> Accountant:
-        """Who accounts for the other guarantees: another where the run's own accountant bounds no belief."""
+        """The accountant of the other guarantees, which replaces the run's own where that one bounds no belief."""
         own = self.claim.accountant
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
     def each(self) -> tuple[OtherGuarantee, ...]:
-        """The guarantees that can be kept by noise, the surest insider last."""
+        """The guarantees that noise can achieve, in rising order of the insider's certainty."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
@@ -106,7 +108,7 @@ def _guarantees(claim: Claim) -> tuple[OtherGuarantee, ...]:
 
 
 def measure_other_guarantees(run: FinishedRun, _: Findings) -> OtherGuarantees | None:
-    """Return the guarantee whose alternatives can be looked at; None where that takes too long."""
+    """Return the guarantee with its alternatives; None where computing them takes too long."""
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
         return None
@@ -120,7 +122,7 @@ MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so ma
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of noise and guarantee against one adversary."""
+    """The noise and the guarantee that remain against one adversary."""
 
     clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
     noise_multiplier: float  # the noise multiplier that it faces
@@ -129,7 +131,7 @@ class Left:
 
 @dataclass(frozen=True)
 class ColludersFinding:
-    """What is left against 1 to m - 1 clients, and against the server."""
+    """The noise and the guarantee that remain against 1 to m - 1 clients, and against the server."""
 
     groups: tuple[Left, ...]
     server: Left
@@ -140,7 +142,7 @@ class ColludersFinding:
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return what colluders leave of the noise; None where clients add none."""
+    """Return the noise that remains against colluders; None where clients add none."""
     facts = run.facts
     mechanism = facts.federation.mechanism
     # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
@@ -153,7 +155,7 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(facts: RunFacts, threat_model: ThreatModel) -> Left:
-    """Return what is left against whoever looks from a threat model."""
+    """Return the noise and guarantee that remain against a threat model."""
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
@@ -163,7 +165,7 @@ def _left(facts: RunFacts, threat_model: ThreatModel) -> Left:
 
 @dataclass(frozen=True)
 class ClippingFinding:
-    """What adaptive clipping did."""
+    """The effect of adaptive clipping."""
 
     first_norm: float  # norm of the first round
     last_norm: float  # median over trials of the norm of the last one
@@ -177,7 +179,7 @@ class ClippingFinding:
 
 
 def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
-    """Return what adaptive clipping did; None where the norm is fixed."""
+    """Return the effect of adaptive clipping; None where the norm is fixed."""
     mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
@@ -198,7 +200,7 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 @dataclass(frozen=True)
 class MeasuredAdvantage:
-    """How well the optimal test told two records apart in the trials of a run."""
+    """The advantage of the optimal test between two records in the trials of a run."""
 
     # Share of trials in which it named the first record where this was randomised, less the share in which it named it
     # where the other one was: from -1 to 1.
@@ -211,7 +213,7 @@ class MeasuredAdvantage:
 
 @dataclass(frozen=True)
 class PairGuarantee:
-    """What can be told of one record and another."""
+    """The guarantee for distinguishing one record from another."""
 
     differing: int  # number of features in which they differ
     epsilon: float  # the largest log-odds, in nats
@@ -222,7 +224,7 @@ class PairGuarantee:
 
 @dataclass(frozen=True)
 class RecordGuarantee:
-    """What each record is claimed by itself."""
+    """The claim for each record by itself."""
 
     local_randomizer: LocalRandomizer  # what owners do to their records
     epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
@@ -238,7 +240,7 @@ class RecordGuarantee:
 
 
 def unit_of(local_randomizer: LocalRandomizer) -> str:
-    """Return the name of what one epsilon of a local-randomizer is about."""
+    """Return the unit that one epsilon of a local randomizer protects."""
     match local_randomizer:
         case RandomisedBits():
             return "feature"
@@ -252,10 +254,10 @@ def unit_of(local_randomizer: LocalRandomizer) -> str:
 
 
 def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
-    """Return the largest advantage of whoever sees some releases, the total variation; 0 of no release.
+    """Return the largest advantage of an adversary that sees some releases: the total variation, 0 without releases.
 
-    That of randomised bits is a closed form. Others come from a pessimistic privacy loss distribution, and are never
-    too small.
+    For randomised bits it has a closed form. Other releases use a pessimistic privacy loss distribution, whose result
+    is never too small.
     """
     match events:
         case ():
@@ -269,8 +271,8 @@ def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
 def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> MeasuredAdvantage:
     """Return the advantage of the test that names the first record where its log-odds are above 0.
 
-    That test is optimal: where the log-odds are 0 both records are as probable, and whatever it names there adds
-    nothing to the difference of the two shares.
+    This test is optimal: where the log-odds are 0 both records are equally probable, and either answer adds nothing to
+    the difference of the two shares.
 
     Parameters
     ----------
@@ -295,7 +297,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
 
 def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
-    """Return what each record is claimed by itself; None where records are not randomised."""
+    """Return the claim for each record by itself; None where records are not randomised."""
     if (claim := run.facts.record_claim) is None:
         return None
     local_randomizer, shape = claim.local_randomizer, claim.shape
@@ -310,7 +312,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee |
 
 
 def _counted(claim: RecordClaim) -> int:
-    """Return how many releases the paper adds up, where each has an epsilon or none has."""
+    """Return the number of releases that the paper adds up, if each has an epsilon or none has."""
     match claim.local_randomizer:
         case RandomisedBits():
             return math.prod(claim.shape)
@@ -323,7 +325,7 @@ def _counted(claim: RecordClaim) -> int:
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> MeasuredAdvantage | None:
-    """Return what the optimal test achieved in a run, at any confidence; None where nothing was drawn.
+    """Return the result of the optimal test in a run, at any confidence; None where no draws were made.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The same training at three levels: what a record, a user and all records of a client are claimed."""
+"""Findings on the privacy levels of one training: the guarantees of a record, a user and a whole client."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from fl_audit.privacy.groups import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """What one level is claimed."""
+    """The claim at one level."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit
@@ -35,7 +35,7 @@ class LevelFinding:
 
 
 def measure_levels(run: FinishedRun, findings: Findings) -> LevelFinding | None:
-    """Return what follows from the guarantee at each level; None where nothing is claimed, or to one pair alone.
+    """Return the guarantee at each level; None where there is no claim, or one about a single pair.
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return how many units of the claim change at most where one unit that is asked about does.
+    """Return the largest number of the claim's units that change when one unit of the asked level changes.
 
-    A smaller unit leaves a larger one changed and in its place: one that is replaced, or, where units come or go, one
-    that goes and one that comes.
+    A change of a smaller unit leaves the larger unit in place but changed: it counts as a replacement or, where units
+    come or go, as one removal and one addition.
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user

@@ -1,4 +1,4 @@
-"""The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners guarantee."""
+"""Findings on the released model and its data owners: accuracy, Epsilon* from losses, and guarantees of owners."""
 
 import math
 from dataclasses import dataclass, replace
@@ -32,7 +32,9 @@ class StarSpread:
 
 @dataclass(frozen=True)
 class StarFinding:
-    """Epsilon* of the final releases by the estimator that holds: normals, or counted losses where they do not fit."""
+    """Epsilon* of the final releases by the valid estimator: normal distributions, or counted losses where those do not
+    fit.
+    """
 
     mean: float  # over the trials, in nats; infinite or NaN where it was not determined
     max: float  # the largest over the trials; infinite or NaN where it was not determined
@@ -47,7 +49,7 @@ class StarFinding:
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether chance alone stays so small that the number can tell something; also where that is not known."""
+        """Whether chance is small enough for the number to be informative, or its size is not known."""
         return not self.untrained_mean > FEW_NATS
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +59,7 @@ class StarFinding:
 
 @dataclass(frozen=True)
 class ModelFinding:
-    """What the final releases are worth."""
+    """The accuracy of the final releases."""
 
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
@@ -73,7 +75,7 @@ class ModelFinding:
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
-    """Return what the final releases are worth, and what they give away."""
+    """Return the accuracy of the final releases, compared with that of unprotected training."""
     trials = run.tables.trials
     # Batches of an older version have no area.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
@@ -108,24 +110,24 @@ def _spread(run: FinishedRun, column: str, cut: float) -> StarSpread:
 
 @dataclass(frozen=True)
 class OriginFinding:
-    """Where the run comes from, None where that was not noted, and how long it took."""
+    """The origin of a run, None if not recorded, and its duration."""
 
     provenance: Provenance | None
     timing: Timing
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `timing`: the same run has the same summary wherever it is made, but for that."""
+        """Return the entry `timing`, the only part of a summary that differs when the same run is repeated."""
         return {"timing": json_of(self.timing)}
 
 
 def measure_origin(run: FinishedRun, _: Findings) -> OriginFinding:
-    """Return where a run comes from, and how long it took."""
+    """Return the origin of a run, and its duration."""
     return OriginFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)
 class ClientStar:
-    """Epsilon* of one client's shard over the trials, in nats: order statistics, infinite where unbounded."""
+    """Epsilon* of one client's shard over the trials, in nats, as order statistics; infinite where unbounded."""
 
     client: int  # number of the client
     trials: int  # trials in which its shard had two records or more; without any the rest is NaN
@@ -137,7 +139,7 @@ class ClientStar:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """Epsilon* of every client's shard at the last release, and how many records each holds, where that is known."""
+    """Epsilon* of every client's shard at the last release, and the number of its records where that is known."""
 
     clients: tuple[ClientStar, ...]
     shards: tuple[int, ...] | None = None
@@ -192,7 +194,7 @@ class ClientGuarantees:
 
 
 def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
-    """Return what every client guarantees; None where clients do not train privately."""
+    """Return the guarantee of every client; None where clients do not train privately."""
     table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
     if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None

@@ -1,4 +1,4 @@
-"""A trial that trains on D or on D': who holds what differs, and which losses are those of members."""
+"""Audits whose trials train on D or on D': the holder of the differing unit, and the losses of members."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,15 +20,15 @@ class PairAudit(AuditKind):
     """An audit whose trials differ in one unit."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return that the holder of the differing unit is the victim."""
+        """Return the victim's role for the holder of the differing unit."""
         return ClientRole.VICTIM if client == federation.victim else ClientRole.OWNER
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the differing unit, or the client that it is."""
+        """Return the differing unit, or the client that is the differing unit."""
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the trials of D, then those of D', with what each of them used."""
+        """Yield the trials of D, then those of D', with the losses on their members."""
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
             rows = bits == bit
@@ -38,7 +38,7 @@ class PairAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "Membership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses on what differs, which is held where it is in, and on its stand-in, elsewhere."""
+        """Return the losses on the differing unit where it is in, and on its replacement elsewhere."""
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
@@ -53,7 +53,7 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return that nobody does without the insider; all that it weighs the pair with is public."""
+        """Return that only the insider can do so; everything else that it uses for the pair is public."""
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:

@@ -1,4 +1,6 @@
-"""A trial that trains on D without some of many targets: who holds them, and which losses are those of members."""
+"""Audits whose trials train on D without some of many targets: the holders of the targets, and the losses of
+members.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,15 +24,15 @@ class TargetsAudit(AuditKind):
     """An audit with many targets, some of which are in."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return that every client may hold targets."""
+        """Return the role of a possible holder of targets for every client."""
         return ClientRole.OWNER_OF_TARGETS
 
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return None: all targets' parts are opened."""
+        """Return None: the participation of all targets is opened."""
         return None
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield trial by trial: each has other members, and another number of them."""
+        """Yield one trial at a time, because each has other members, and another number of them."""
         is_in = losses.membership.is_in[:, losses.target_of_records]
         for trial, held in enumerate(is_in):
             rows = np.arange(len(is_in)) == trial
@@ -39,7 +41,7 @@ class TargetsAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "Membership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses on each record of the client's targets, held where its target is in."""
+        """Return the losses on each record of the client's targets, which it holds where the target is in."""
         present, found = federation.present(client, membership), losses(federation.shard(client))
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
@@ -54,11 +56,11 @@ class TargetsAudit(AuditKind):
         )
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return true: each target has an insider of its own, who is told of all others."""
+        """Return true: each target has an insider of its own, who knows the participation of all others."""
         return True
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return that insiders are told coins of others, which are the challenger's secrets."""
+        """Return that insiders know the coins of others, which are the challenger's secrets."""
         if not public.with_insider:
             return WITHOUT_INSIDER
         return (
@@ -67,11 +69,11 @@ class TargetsAudit(AuditKind):
         )
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return how many targets there are."""
+        """Return the number of targets in words."""
         return f"one of {public.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return that what is protected comes or goes, and that the insider plays where there is noise."""
+        """Return units that are added or removed, and an insider where there is noise."""
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False
         relation = {} if is_private else {"adjacency": str(privacy.get("adjacency", of_unit))}

@@ -1,4 +1,4 @@
-"""What a planned run would be able to tell of the noise and of the signal, where insiders weigh exactly."""
+"""Limits of detection of a planned run for noise and signal, where insiders have the exact likelihood ratio."""
 
 from typing import assert_never
 
@@ -11,7 +11,7 @@ from fl_audit.verdict.signal_limit import SignalLimit, planned_signal
 
 
 def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-    """Return which missing noise a run would find; None without an insider.
+    """Return the missing noise that a run would find; None without an insider.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedLimit
 
 
 def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | None:
-    """Return how often a target could count unseen; None without an insider, or where nothing is weighed exactly.
+    """Return how often a target could count unnoticed; None without an insider with the exact likelihood ratio.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalLimit | No
 
 
 def _share_of_rounds(public: Federation) -> float:
-    """Return in which share of the rounds a unit takes part, on average."""
+    """Return the mean share of rounds in which a unit takes part."""
     match public.mechanism.participation:
         case FixedCohort() as cohorts:
             return cohorts.participations(public.rounds) / public.rounds

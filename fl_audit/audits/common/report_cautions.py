@@ -1,4 +1,4 @@
-"""What a report says beside its numbers: what the data do to their meaning, and which of them mean little here."""
+"""Cautions of a report: effects of the data on the meaning of its numbers, and numbers that mean little."""
 
 import math
 
@@ -10,12 +10,12 @@ NOT_MEANINGFUL = "not meaningful here"
 
 
 def look_at(contents: RunContents) -> list[str]:
-    """Return what the reader of a report should look at, a line each.
+    """Return the cautions for the reader of a report, one line each.
 
     Parameters
     ----------
     contents
-        What the report is drawn from.
+        The contents of the report.
     """
     lines = list(contents.facts.look_at)
     model, star = contents.find(ModelFinding), contents.find(StarFinding)
@@ -32,7 +32,7 @@ def look_at(contents: RunContents) -> list[str]:
 
 
 def star_text(star: StarFinding) -> str:
-    """Return why Epsilon* says nothing in a run.
+    """Return why Epsilon* is not informative in a run.
 
     Parameters
     ----------

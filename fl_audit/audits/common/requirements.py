@@ -1,4 +1,4 @@
-"""Which federations an audit can be played with: what does not go together is refused before anything is trained."""
+"""Requirements of audits on a federation: unsupported combinations are refused before any training."""
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.errors import InputError, require
@@ -11,7 +11,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def require_clients(public: Federation, fewest: int) -> None:
-    """Refuse fewer clients than the parties of an audit need.
+    """Refuse a federation with fewer clients than the parties of an audit need.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def require_clients(public: Federation, fewest: int) -> None:
 
 
 def require_weighable(public: Federation) -> None:
-    """Refuse an insider that could not weigh the releases, and noise that follows the one that is not there."""
+    """Refuse an insider that could not compute likelihood ratios, and noise that follows an absent record."""
     if not public.with_insider:
         is_global = public.mechanism.scaling is NoiseScaling.GLOBAL
         require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
@@ -41,7 +41,7 @@ def require_weighable(public: Federation) -> None:
 
 
 def require_targets(public: Federation, kind: str) -> None:
-    """Refuse what no audit of many targets is played with.
+    """Refuse a federation that no audit of many targets supports.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def require_targets(public: Federation, kind: str) -> None:
 
 
 def require_candidates(public: Federation) -> None:
-    """Refuse shares of candidates that are no distribution, or values of a column that cannot be candidates."""
+    """Refuse shares of candidates that are no distribution, and values of a column that cannot be candidates."""
     shares, found = public.prior_of_candidates, f"candidates have the shares {public.candidate_prior}"
     is_exact = public.membership_scheme is MembershipScheme.EXACTLY_ONE
     is_distribution = is_exact or not public.candidate_prior

@@ -1,4 +1,4 @@
-"""The guarantees: how sure anybody may become, of records by themselves, by each client, and what all this takes."""
+"""Sections on the guarantees: the largest belief, guarantees of records and clients, and their assumptions."""
 
 import math
 from dataclasses import asdict
@@ -58,7 +58,7 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: RunContents) -> str:
 
 
 def person_text(contents: RunContents) -> str:
-    """Return what the guarantee means for a person in the data, in a few sentences: one chance in so many."""
+    """Return a few sentences on the meaning of the guarantee for a person in the data, as one chance in so many."""
     guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
         return (
@@ -155,7 +155,7 @@ def _fit_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def at_delta(delta: float | None) -> str:
-    """Return at which delta a number holds, as the end of a phrase; empty for none."""
+    """Return the delta at which a number holds, as the end of a phrase; empty for none."""
     return "" if delta is None else f", at delta = {delta:g}"
 
 
@@ -296,7 +296,9 @@ _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; 
 
 
 def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
-    """Return how the report speaks of what differs, of what the paper counts, and of records that differ most."""
+    """Return the report's words for the difference, for the counted unit of the paper, and for records that differ
+    most.
+    """
     match local_randomizer:
         case RandomisedBits():
             return "features", "all features", "records that differ in all features"
@@ -318,7 +320,7 @@ def _record_sentence(numbers: evidence.RecordGuarantee, _: RunContents) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    """Return by how much evidence of so many nats changes odds, and the nats."""
+    """Return the factor by which evidence of the given nats changes odds, with the nats."""
     text = f"exp({number_text(epsilon, 3)})"
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 

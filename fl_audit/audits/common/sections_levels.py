@@ -1,4 +1,4 @@
-"""The same training at three levels, and one Gaussian parameter for the whole guarantee."""
+"""Sections on the guarantee at three levels of units, and on its one Gaussian parameter."""
 
 import math
 
@@ -44,7 +44,7 @@ def _tables(numbers: LevelFinding, contents: RunContents) -> list[Table]:
 
 
 def beyond(numbers: LevelFinding, claimed: Unit) -> str:
-    """Return in a sentence what the guarantee is worth to the next larger unit; empty where that is not known.
+    """Return a sentence on the guarantee for the next larger unit; empty where it is not known.
 
     Parameters
     ----------

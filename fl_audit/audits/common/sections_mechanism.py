@@ -1,4 +1,4 @@
-"""The mechanism that was played, what the differing record could change, and where the run comes from."""
+"""Sections on the mechanism of a run, on the possible effect of the differing record, and on the origin of the run."""
 
 import json
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from fl_audit.report.formatting import SPACE, capital, number_text, percent, plu
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 
 SMALL_SENSITIVITY = 0.05
-"""Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""
+"""Share of the clipping norm: if every median is below it, the axis of the sensitivities is logarithmic."""
 
 
 def mechanism_tables(facts: RunFacts) -> list[Table]:
-    """Return what was played, in pairs of a fact and its value, and the resolved configuration without the seed."""
+    """Return the mechanism as pairs of a fact and its value, and the resolved configuration without the seed."""
     local_randomizer, words, federation = (
         facts.federation.local_randomizer,
         unit_words(facts.relation),
@@ -81,7 +81,7 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return all settings as dotted name and JSON text."""
+    """Return all settings as dotted names and JSON texts."""
     settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
@@ -93,7 +93,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _sentence(_: GuaranteeFinding, contents: RunContents) -> str:
-    """Say what the figure of this section shows where it is no plain curve under a constant limit."""
+    """Describe the figure of this section where it is no plain curve under a constant limit."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
         return ""
@@ -179,12 +179,12 @@ _SHOWN_OF_DIGEST = 12
 
 
 def provenance_line(provenance: Provenance | None, records: int) -> str:
-    """Return in a line where a run comes from.
+    """Return one line on the origin of a run.
 
     Parameters
     ----------
     provenance, records
-        What was noted, and how many records train.
+        The recorded origin, and the number of training records.
     """
     if provenance is None:
         return NOT_NOTED
@@ -197,7 +197,7 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
 
 
 def day_text(moment: str) -> str:
-    """Return the day of a moment in ISO 8601 as people write it.
+    """Return the day of an ISO 8601 moment in everyday form.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def _fingerprint(found: Provenance) -> tuple[str, str]:
 
 
 def drawn_text(records: int, pool: int) -> str:
-    """Return how many records of how many train.
+    """Return the number of training records and the size of their pool, in words.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""For a data-protection officer: what was claimed and found, in the terms of a review, and what is declared."""
+"""Section for a data-protection officer: claims and findings in the terms of a review, and declarations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ _NIST = (
     ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
     ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
 )
-"""What NIST SP 800-226 (March 2025) asks about, from epsilon at the top to the collection of data at the bottom."""
+"""The topics of NIST SP 800-226 (March 2025), from epsilon at the top to the collection of data at the bottom."""
 
 
 @dataclass(frozen=True)
 class OfficerFinding:
-    """What the operator declares, by the names of `[report]`; empty where nothing is."""
+    """The operator's declarations, by the names of `[report]`; empty where there are none."""
 
     declared: Mapping[str, str]
 

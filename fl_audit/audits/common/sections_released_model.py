@@ -1,4 +1,4 @@
-"""The released model: how well it does its job, and what its losses alone give away (Epsilon*), by owner too."""
+"""Sections on the released model: its accuracy, and the information in its losses (Epsilon*), by owner too."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ _UNUSED = "test records were not used in training"
 
 
 def beside_text(numbers: evidence.ModelFinding) -> str:
-    """Return the accuracies to hold that of this run against, in words to follow it; nothing where none is known."""
+    """Return the reference accuracies for this run, as a continuation of its own; empty where none is known."""
     known = []
     if numbers.unprotected is not None:
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
@@ -113,7 +113,7 @@ def _star_sentence(star: evidence.StarFinding, contents: RunContents) -> str:
 
 
 def _fit_text(star: evidence.StarFinding, contents: RunContents) -> str:
-    """Return in a sentence whether the normals fit, on which the number rests, or what it rests on instead."""
+    """Return a sentence on whether normal distributions fit the losses, or on the other basis of the number."""
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
         reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
@@ -129,7 +129,7 @@ def _fit_text(star: evidence.StarFinding, contents: RunContents) -> str:
 
 
 def _fit_note(star: evidence.StarFinding) -> str:
-    """Return in short what the number rests on, to stand beside it."""
+    """Return a short note on the basis of the number."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
@@ -143,7 +143,7 @@ def _stay_with_owners(contents: RunContents) -> bool:
 
 
 def _losses_text(contents: RunContents) -> str:
-    """Return what owners told of their losses, where these were not pooled."""
+    """Return the losses that owners reported, where these were not pooled."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""
@@ -188,7 +188,7 @@ def _star_caption(star: evidence.StarFinding, contents: RunContents) -> str:
 
 
 def guarantee_fits(contents: RunContents) -> bool:
-    """Whether a line at the claimed epsilon leaves the curve of Epsilon* readable."""
+    """Return whether a line at the claimed epsilon leaves the curve of Epsilon* readable."""
     guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]

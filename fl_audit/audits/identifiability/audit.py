@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 class IdentifiabilityAudit(PairAudit):
-    """One unit differs, and an insider weighs every release, or scores it where no distribution is known."""
+    """The audit in which one unit differs, and an insider computes the likelihood ratio of every release, or else a
+    score.
+    """
 
     judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
     chooses_pair = True

@@ -1,4 +1,4 @@
-"""Are the insider's beliefs calibrated: of the trials in which it believed near p, did a share p hold D?
+"""Calibration of the insider's beliefs: of the trials with a belief near p, a share p should hold D.
 
 The numbers of a reliability diagram with exact intervals, and exact tests. Given what the insider saw, its guesses are
 independent coins with known chances, so any count of wins follows a Poisson-binomial distribution.
@@ -19,7 +19,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The trials whose beliefs lie near each other."""
+    """The trials whose beliefs lie in one interval."""
 
     lowest: float  # smallest belief in D in it
     highest: float  # largest one
@@ -34,7 +34,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether beliefs and shares agree."""
+    """The comparison of beliefs with the shares of trials that held D."""
 
     wins: int  # trials won
     expected_wins: float  # sum of the chances that the beliefs gave them
@@ -47,7 +47,7 @@ class Calibration:
 def calibration(
     log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
-    """Return how well the insider's beliefs agree with what was true.
+    """Return how well the insider's beliefs agree with the truth.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def calibration(
 def _poisson_binomial_p(count: int, chances: Floats) -> float:
     """Return the two-sided p-value of a count of successes of independent trials with known chances.
 
-    Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
+    It is twice the smaller tail, at most 1: exact and, as the count is discrete, never too small.
     """
     distribution = _poisson_binomial(chances)
     return min(1.0, 2 * min(float(distribution[: count + 1].sum()), float(distribution[count:].sum())))
@@ -94,8 +94,8 @@ def _poisson_binomial_p(count: int, chances: Floats) -> float:
 def _poisson_binomial(chances: Floats) -> Floats:
     """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
 
-    The distributions of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
-    `scipy.stats.poisson_binom` takes n^2.
+    The distributions of halves are convolved, recursively: n log^2 n steps, where `scipy.stats.poisson_binom` takes
+    n^2.
     """
     distributions = np.stack([1 - chances, chances], axis=1)
     while len(distributions) > 1:

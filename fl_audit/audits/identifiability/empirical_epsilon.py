@@ -1,6 +1,6 @@
 """Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates with their intervals.
 
-None of them is a bound on what a mechanism leaks: `lower_bounds` has those. Each says what its interval is of.
+None of them is a bound on the leak of a mechanism: `lower_bounds` has those. Each names the meaning of its interval.
 """
 
 import math
@@ -50,9 +50,9 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
 
 def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
-    """Return the largest epsilon over trials that the sensitivities seen in them account for; variant (i).
+    """Return the largest epsilon over trials that corresponds to their observed sensitivities; variant (i).
 
-    It has the range over trials: exact bookkeeping, nothing is estimated.
+    Its interval is the range over trials: it is computed exactly, and nothing is estimated.
 
     Each trial is a composition of Gaussian releases with its own mu_i, so the accountant is given
     mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
@@ -64,7 +64,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
         mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (trials, rounds),
         finite and at least 0; 0 in rounds in which the unit was seen to take no part.
     claim
-        What is claimed of which releases, with Gaussian noise.
+        The claim on the releases, with Gaussian noise.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return the epsilon of the claim's releases if every round had this signal; 0 without any."""
+    """Return the epsilon of the claim's releases if every round had this signal; 0 without a signal."""
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0
@@ -96,7 +96,7 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
 def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
     """Return the largest log-odds of all trials, at least 0, with an interval of that extreme value; variant (ii).
 
-    That is Eq. (5) on the largest posterior belief, from log-odds, so that no belief saturates at 1.
+    This is Eq. (5) on the largest posterior belief, computed from log-odds, so that no belief saturates at 1.
 
     The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the
     distribution known, N(mu^2/2, mu^2) for each trial's log-odds of the truth, the largest of n falls with the

@@ -1,6 +1,4 @@
-"""What was shown of epsilon: three estimates, bounds with a confidence, scores without a distribution, and a
-trade-off.
-"""
+"""Findings on epsilon: three estimates, bounds with a confidence, scores without a distribution, and a trade-off."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,7 +22,7 @@ from fl_audit.verdict.verdict import Judgement
 
 @dataclass(frozen=True)
 class EmpiricalFinding:
-    """What the run shows of epsilon."""
+    """The findings of a run on epsilon."""
 
     # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
     # with their intervals; the first is None where the insider cannot work out what it sees.
@@ -54,7 +52,7 @@ class EmpiricalFinding:
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding | None:
-    """Return what a run shows of epsilon; None without a guarantee or an insider.
+    """Return the findings of a run on epsilon; None without a guarantee or an insider.
 
     Parameters
     ----------
@@ -78,7 +76,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
 @dataclass(frozen=True)
 class ScoreFinding:
-    """What the scores show."""
+    """The findings from scores."""
 
     members: int  # number of trials in which the record was in
     nonmembers: int  # number of trials in which it was not
@@ -95,7 +93,7 @@ class ScoreFinding:
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
-    """Return what scores without a distribution show; None where there are none."""
+    """Return the findings from scores without a distribution; None where there are none."""
     guarantee, scores = run.facts.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
@@ -137,7 +135,7 @@ class TradeoffFinding:
 
 
 def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
-    """Return the trade-off at one share of false alarms; None without a guarantee or an insider, or of few trials."""
+    """Return the trade-off at one share of false alarms; None without a guarantee or insider, or with few trials."""
     guarantee = run.facts.guarantee
     if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
         return None

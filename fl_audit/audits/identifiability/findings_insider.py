@@ -1,6 +1,4 @@
-"""The insider: how often it was right and how sure it became, several at once, and the distribution of its log-odds'
-steps.
-"""
+"""Findings on the insider: its success and certainty, that of several insiders, and the steps of the log-odds."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,7 +15,7 @@ from fl_audit.verdict.of_run import measured_in
 
 @dataclass(frozen=True)
 class InsiderFinding:
-    """What the insider achieved."""
+    """The success of the insider."""
 
     estimate: AdvantageEstimate  # trials won, and the advantage that follows
     max_belief: float  # its largest belief in the dataset that was really used
@@ -32,7 +30,7 @@ class InsiderFinding:
 
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
-    """Return what the insider achieved; None without a guarantee or an insider."""
+    """Return the success of the insider; None without a guarantee or an insider."""
     if (guarantee := run.facts.guarantee) is None or not run.has_insider:
         return None
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
@@ -44,7 +42,7 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
 
 @dataclass(frozen=True)
 class OneInsider:
-    """What one of several insiders achieved."""
+    """The success of one of several insiders."""
 
     client: int  # number of the client that it is
     estimate: AdvantageEstimate  # trials won, and the advantage that follows
@@ -53,7 +51,7 @@ class OneInsider:
 
 @dataclass(frozen=True)
 class InsidersFinding:
-    """What several insiders achieved, who watched the same trials."""
+    """The success of several insiders in the same trials."""
 
     each: tuple[OneInsider, ...]  # every insider, in the order of the clients
     agreement: float  # share of the trials in which all of them said the same
@@ -70,7 +68,7 @@ class InsidersFinding:
 
     @property
     def spread(self) -> float:
-        """Advantage of the best less that of the worst."""
+        """The advantage of the best insider minus that of the worst."""
         return self.best.estimate.advantage - self.worst.estimate.advantage
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +79,7 @@ class InsidersFinding:
 
 
 def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
-    """Return what several insiders achieved; None where one played alone."""
+    """Return the success of several insiders; None with a single insider."""
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
         return None
@@ -95,7 +93,7 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsidersFinding | None:
 
 @dataclass(frozen=True)
 class InnovationFinding:
-    """How well the innovations follow their distribution."""
+    """The agreement of the innovations with their distribution."""
 
     check: InnovationCheck
 
@@ -108,12 +106,12 @@ class InnovationFinding:
 
     @property
     def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
-        """The trials of either bit."""
+        """The innovations of the trials of each bit."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> InnovationFinding | None:
-    """Return how well the innovations follow their distribution; None where they have none."""
+    """Return the agreement of the innovations with their distribution; None where they have none."""
     if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
     return InnovationFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -1,4 +1,6 @@
-"""The audited pair: what beliefs say of it beyond counting, and how much a crafted record changes of what one may."""
+"""Findings on the audited pair: estimates from beliefs, more precise than counts, and the effect of a crafted
+record.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +35,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class PairFinding:
-    """What the beliefs say of the pair."""
+    """The estimates for the pair from beliefs."""
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
@@ -59,7 +61,7 @@ def _interval_json(value: float, found: MeanInterval | likelihood_estimates.Pair
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
-    """Return what the beliefs say of the pair; None where they are no exact likelihood ratio.
+    """Return the estimates for the pair from beliefs; None where they are no exact likelihood ratio.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
 
 def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
-    """Return delta(epsilon) at even steps from 0 to a little beyond what was claimed or seen."""
+    """Return delta(epsilon) at even steps from 0 to slightly beyond the claimed or observed epsilon."""
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
     for epsilon in np.linspace(0.0, min(claimed, seen) or 1.0, CURVE_POINTS).tolist():
@@ -120,7 +122,7 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True)
 class CraftedFinding:
-    """What the crafted record came to."""
+    """The effect of the crafted record."""
 
     initial: CraftedMeasures  # at the initial weights
     first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
@@ -138,7 +140,7 @@ class CraftedFinding:
 
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
-    """Return what the crafted record came to; None where none was crafted."""
+    """Return the effect of the crafted record; None where none was crafted."""
     facts = run.facts
     if facts.crafted is None:
         return None

@@ -1,8 +1,9 @@
-"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and in all trials.
+"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and over all
+trials.
 
-It knows every record but one, sees each release, and weighs D against its neighbour D'. Beside that it measures the
-noise (`noise_measurement`). Its step is a pure function of public values: it holds no state, so two steps of it can run
-at the same time.
+It knows every record but one, sees each release, and compares D with its neighbour D'. It also measures the noise
+(`noise_measurement`). Each step is a pure function of public values without state, so two steps can run at the same
+time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
 training, and the release is where their steps have led. The distribution of that nobody can write down, so what this
@@ -33,7 +34,7 @@ from fl_audit.verdict.residuals import Residuals, join
 
 @dataclass(frozen=True)
 class Observation:
-    """What one round tells the insider."""
+    """The insider's observation of one round."""
 
     increment: Floats  # increment of the log-odds of D against D' per trial, float64 (trials,)
     local_sensitivity: Floats  # ||f_i(D) - f_i(D')|| per trial, float64 (trials,)
@@ -44,7 +45,7 @@ class Observation:
 
 
 def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None) -> Observation:
-    """Weigh what was seen of a round, and measure its noise.
+    """Compute the insider's likelihood ratio for a round, and measure the noise.
 
     A round in which D and D' do not differ adds nothing to the log-odds. Raises `InputError` if only models were seen,
     and their rounding exceeds a thousandth of sigma in a trial where D and D' differ.
@@ -73,7 +74,7 @@ def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int
 def weigh(
     federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
 ) -> Observation:
-    """Weigh noised sums under two hypotheses.
+    """Compute the log-likelihood ratio of noisy sums under two hypotheses.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def weigh(
 
 
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
-    """Return what a round says for the differing record's being in, float64 (trials,); scores of rounds add up.
+    """Return the score of a round for the differing record's membership, float64 (trials,); scores of rounds add up.
 
     Raises `InputError` if something that the insider needs was not shown.
 
@@ -111,7 +112,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     federation, seen
         The federation, whose clients train privately, and what was seen of the round.
     insider
-        Who looks: it knows its own update and those of its colluders, noise and all.
+        The insider's client: it knows its own update and those of its colluders, including their noise.
     """
     # What is left of a release when all that can be expected of it is taken away.
     if (

@@ -1,4 +1,4 @@
-"""The audit of identifiability: whether an insider can tell D from D'."""
+"""Planning and judging of the identifiability audit, which asks whether an insider can tell D from D'."""
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import ClaimedRun
@@ -15,17 +15,17 @@ from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with
 
 
 class IdentifiabilityJudging:
-    """One unit makes the difference, and an insider weighs every release, or scores it where no distribution is
-    known.
-    """
+    """Planning and judging where one unit differs and an insider has the likelihood ratio of every release, or a score."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse what an insider of a pair could not weigh."""
+        """Refuse a federation in which an insider of a pair could not compute likelihood ratios or scores."""
         require_clients(public, 2)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the family of tests says, or the bound of the scores; None where no insider took part."""
+        """Return the judgement by the family of tests, or by the bound of the scores; None where no insider took
+        part.
+        """
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
             found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
@@ -33,15 +33,15 @@ class IdentifiabilityJudging:
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, facts: RunFacts) -> str:
-        """Say of which pair and seed a verdict is, and in how many rounds the differing client takes part."""
+        """Return the pair and seed that a verdict covers, and the number of rounds of the differing client."""
         return pairs_covered("this pair", facts)
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: what is compared are trials."""
+        """Return an empty text: trials are always compared."""
         return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-        """Return what the insider finds of the noise, in all parameters or along the difference.
+        """Return the insider's limit of detection for the noise, in all parameters or along the difference.
 
         Parameters
         ----------
@@ -51,18 +51,20 @@ class IdentifiabilityJudging:
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return how often a unit could count that is in half of the trials, or in all where it is replaced."""
+        """Return the limit for how often a unit counts that is in half of the trials, or in all where it is
+        replaced.
+        """
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
 
 
 def pairs_covered(these: str, facts: RunFacts) -> str:
-    """Return what a verdict about pairs of neighbouring training sets covers.
+    """Return the coverage of a verdict about pairs of neighbouring training sets.
 
     Parameters
     ----------
     these, facts
-        Which pairs, as `this pair`; and what was played.
+        The pairs, as `this pair`; and the facts of the run.
     """
     return (
         f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
@@ -72,7 +74,7 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
 
 
 def _cohort_text(facts: RunFacts) -> str:
-    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
+    """Return the number of rounds of the differing unit, where a public order of clients decides it."""
     cohorts = facts.federation.mechanism.participation
     if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
         return ""

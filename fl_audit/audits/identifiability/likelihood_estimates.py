@@ -1,4 +1,4 @@
-"""What the insider's log-odds say of its success: two-sided intervals from means of bounded numbers.
+"""Estimates of the insider's success from its log-odds: two-sided intervals from means of bounded numbers.
 
 The log-odds L of D against D' are the exact likelihood ratio where the noise is what was claimed. Given all that it
 saw, the insider is right with a probability that it knows; the mean of that probability is its true success rate, and
@@ -23,7 +23,7 @@ ASSUMPTION = (
     "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
     "and the calibration of the beliefs are the evidence for that."
 )
-"""What every number here rests on."""
+"""The assumption of every number in this module."""
 
 _LARGEST_EPSILON = 1e6
 
@@ -31,7 +31,7 @@ _FIRST_FORESEEN = 16  # number of trials before epsilon is guessed for the first
 
 
 def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:
-    """Return the probability, given all that the insider saw, that its guess is right.
+    """Return the probability, given everything that the insider saw, that its guess is right.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
 
 
 def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
-    """Return the insider's advantage 2 P(right) - 1 from its beliefs: the mean of what its wins have as expectation.
+    """Return the insider's advantage 2 P(right) - 1 as the mean of the expected wins that its beliefs give.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
 
 def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
-    """Return delta(eps) of the audited pair by counting trials, to stand beside `delta_from_beliefs`.
+    """Return delta(eps) of the audited pair by counting trials, for comparison with `delta_from_beliefs`.
 
     The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
     e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
@@ -130,7 +130,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     Parameters
     ----------
     log_odds, members, epsilon, confidence
-        As for `delta_from_beliefs`, which says what is raised.
+        As for `delta_from_beliefs`, which documents the exceptions.
     """
     require_epsilon(epsilon)
     # Where e^eps overflows, a single false alarm already makes the difference negative: any large factor does.
@@ -158,7 +158,7 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     Parameters
     ----------
     log_odds, members, confidence
-        As for `delta_from_beliefs`, which says what is raised.
+        As for `delta_from_beliefs`, which documents the exceptions.
     delta
         Above 0 and below 1. Where it is smaller than a few over the number of trials, nothing bounds epsilon from above
         and `high` is infinite.
@@ -200,9 +200,9 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return the terms, each at the epsilon that the log-odds before it suggest: stakes may depend on the past alone.
+    """Return the terms, each at the epsilon suggested by earlier log-odds: stakes may depend on the past alone.
 
-    The suggestion is renewed whenever the number of log-odds has doubled.
+    The suggestion is updated whenever the number of log-odds has doubled.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:

@@ -1,8 +1,8 @@
-"""The exact distribution of the insider's log-odds: innovations that are held against it, and what figures draw of it.
+"""The exact distribution of the insider's log-odds: a check of the innovations, and the curves that figures draw.
 
-Whatever adaptivity chose Delta_i, given the past r_i is normal, so with mu_i = Delta_i / sigma_i the innovation
-(L_i - L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past, in every mode. It is the strongest test of a
-whole run: noise, bits, sensitivities and log-odds all enter.
+Whatever adaptivity chose Delta_i, given the past r_i is normal, so with mu_i = Delta_i / sigma_i the innovation (L_i -
+L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and independent of the past, in every mode. This is the strongest test of a whole
+run, because noise, bits, sensitivities and log-odds all enter it.
 
 So the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D was used, downwards where D'
 was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), or where units are sampled follow a distribution on a
@@ -122,15 +122,16 @@ def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) ->
 def belief_density(
     belief: ArrayLike, distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, share: float = 0.5
 ) -> Floats:
-    """Return the density of the final belief in the dataset that was really used.
+    """Return the density of the final belief in the data set that was really used.
 
-    Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
+    It is a change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 -
+    belief)).
 
     Parameters
     ----------
     belief, distributions
-        Where to evaluate, strictly between 0 and 1; and the distributions of the final log-odds of D against D', where
-        D was used (1) and where it was not (0).
+        The beliefs to evaluate at, strictly between 0 and 1; and the distributions of the final log-odds of D against
+        D', where D was used (1) and where it was not (0).
     prior, share
         Belief in D before the first release; and the share of the trials that used D, which matters only where the two
         distributions are no mirror images or the prior is not 1/2.
@@ -145,7 +146,7 @@ def belief_density(
 def belief_grid(
     distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
 ) -> Floats:
-    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side.
+    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it at each end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The epsilon that a run shows: estimates, bounds, scores and the trade-off."""
+"""Sections on the epsilon of a run: estimates, bounds, scores and the trade-off."""
 
 import math
 from functools import partial
@@ -26,13 +26,13 @@ from fl_audit.verdict.verdict import Judgement
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
-    """Return the name of the method in words, where it is that of a test."""
+    """Return the method's name in words, if it is that of a test."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(contents: RunContents) -> str:
-    """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
+    """Return the limit of detection with its own level, which is not that of the lower bound."""
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
@@ -74,7 +74,9 @@ def _rows(numbers: evidence.EmpiricalFinding, contents: RunContents) -> list[Row
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return one of the paper's estimates with its interval; over all trials where that has no confidence."""
+    """Return one of the paper's estimates with its interval, or with the range over trials if that has no
+    confidence.
+    """
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon
@@ -96,7 +98,9 @@ def _tables(numbers: evidence.EmpiricalFinding, _: RunContents) -> list[Table]:
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
-    """Return from where a breach would be found, and up to where one could be shown: a method has one of the two."""
+    """Return the smallest breach that would be found and the largest that could be shown; a method has one of the
+    two.
+    """
     limit = finite(bound.limit_of_detection)
     return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 

@@ -1,6 +1,4 @@
-"""The insiders: how often they were right, how sure they became in every round, and whether each step obeys its
-distribution.
-"""
+"""Sections on the insiders: their success, their certainty in every round, and the distribution of each step."""
 
 import math
 from dataclasses import replace
@@ -48,12 +46,12 @@ def _sentence(numbers: evidence.InsiderFinding, contents: RunContents) -> str:
 
 
 def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
-    """Return how much better than a coin an insider guessed, beside what is claimed.
+    """Return the insider's advantage over a coin, next to the claimed limit.
 
     Parameters
     ----------
     found, contents
-        What the insider achieved, and what the report is drawn from.
+        The success of the insider, and the contents of the report.
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
@@ -62,7 +60,7 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
 
 
 def _surer_row(numbers: evidence.InsiderFinding, contents: RunContents) -> Row:
-    """Return in which share of the trials the insider passed the claimed limit, beside how often it may."""
+    """Return the share of trials in which the insider exceeded the claimed limit, next to the allowed share."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return Row("Share of trials surer than claimed", beyond / estimate.trials, f"{_COUNTED}; Clopper-Pearson interval",
@@ -84,7 +82,7 @@ def _rows(numbers: evidence.InsiderFinding, contents: RunContents) -> list[Row]:
 
 
 def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
-    """Return the distributions of the final log-odds by bit where they are exact; any other would be no limit."""
+    """Return the distributions of the final log-odds by bit if they are exact; any other would be no limit."""
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
@@ -165,9 +163,7 @@ def _belief_rounds_caption(_: evidence.InsiderFinding, contents: RunContents) ->
 
 
 def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: RunContents) -> None:
-    """Draw the belief in D over the rounds: bands over all trials, or each of few; and the distribution where it is
-    exact.
-    """
+    """Draw the belief in D over the rounds as bands or, with few trials, curves, with its distribution if exact."""
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
@@ -182,7 +178,7 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 
 def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
-    """Draw the beliefs of all trials of a bit, and where the distribution has nine tenths of them where it is exact."""
+    """Draw the beliefs of all trials of a bit, with the central 90 % of their distribution if that is exact."""
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
@@ -262,7 +258,7 @@ def _insiders_sentence(numbers: evidence.InsidersFinding, contents: RunContents)
 
 
 def _best_row(numbers: evidence.InsidersFinding, contents: RunContents) -> Row:
-    """Return the advantage of the best insider, read at a level that all of them share: it was chosen among them."""
+    """Return the advantage of the best insider, at a level that all insiders share because it was chosen among them."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 

@@ -1,4 +1,4 @@
-"""The audited pair: what the beliefs say of it beyond counting, and the record that was crafted for it."""
+"""Sections on the audited pair: estimates from beliefs, and the record that was crafted for the pair."""
 
 from dataclasses import asdict
 from functools import partial

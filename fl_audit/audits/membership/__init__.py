@@ -1,1 +1,1 @@
-"""The audit of membership: who of many targets is in, by an insider and by attacks on the released models."""
+"""The membership audit: an insider, and attacks on the released models, find which of many targets are in."""

@@ -1,4 +1,4 @@
-"""All that is said of one attack in the membership audit: rates, the curve, and what its scores prove.
+"""Results of one attack in the membership audit: rates, the curve, and bounds from its scores.
 
 Scores of one trial share its model, so the bounds of `bounds`, which ask for independent scores, must not be given all
 of them. With one target of each trial, drawn before scores are seen, what remains are pairs of a score and a coin that
@@ -33,7 +33,9 @@ from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
 _GUESSED = 0.1
-"""Share of its targets that an attacker calls members in a single run, and that it calls others; fixed beforehand."""
+"""Share of targets that an attacker calls members in a single run, and share that it calls nonmembers; fixed
+beforehand.
+"""
 _PUBLIC_SEED = 0
 _LARGEST_PHI = 2.0  # where the paper cuts phi off
 
@@ -52,7 +54,7 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
     Parameters
     ----------
     scores, membership
-        Of trials that served no other as a shadow: scores without NaN, shape (trials, targets), and who was in.
+        Of trials that were no other trial's shadows: scores without NaN, shape (trials, targets), and the membership.
     draw
         Draws the targets; it must not depend on scores.
 
@@ -73,7 +75,7 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
 def epsilon_of_one_target(
     scores: ArrayLike, membership: Membership, delta: float, draw: np.random.Generator, confidence: float = 0.95
 ) -> LowerBound | None:
-    """Return a lower bound on epsilon at delta from one target of every trial; None where all were in, or all out.
+    """Return a lower bound on epsilon at delta by one target of each trial; None where all were in, or all out.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def epsilon_of_one_target(
 
 @dataclass(frozen=True)
 class AttackResults:
-    """What an attack achieved."""
+    """The results of an attack."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
     roc: RocCurve  # the curve of all scores
@@ -113,7 +115,7 @@ def achieved_by_attack(
     confidence: float,
     knows_coins: bool = False,
 ) -> AttackResults:
-    """Return what an attack on models achieved.
+    """Return the results of an attack on models.
 
     Parameters
     ----------
@@ -123,8 +125,8 @@ def achieved_by_attack(
         The same where some trials were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no trials were kept apart.
     membership, delta, confidence
-        Which targets were in, in which trials; delta of the bounds, from 0 to below 1, and their confidence, above 0.5
-        and below 1.
+        The membership of the targets in all trials; delta of the bounds, from 0 to below 1, and their confidence, above
+        0.5 and below 1.
     knows_coins
         Whether the attacker of a trial knows some of its coins, so that its guesses are no test of a single run.
     """
@@ -141,7 +143,7 @@ def achieved_by_attack(
 
 
 def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float, confidence: float) -> AttackResults:
-    """Return what the insiders achieved, one for each target, who know all coins but one; no shadows are needed.
+    """Return the results of the insiders, one for each target, who know all coins but one and need no shadows.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, 
 
 
 def _draws() -> np.random.Generator:
-    """Return the draws of resampled trials and of one target a trial, which depend on no score."""
+    """Return the generator for resampled trials and for one target a trial, which depends on no score."""
     return generator(_PUBLIC_SEED, Purpose.TARGET_CHOICE, round=1)
 
 

@@ -1,6 +1,6 @@
-"""Who attacks in the membership audit, by name: each attack from what is seen of the models of a run.
+"""The attacks of the membership audit by name, each from the observed models of a run.
 
-Every trial's model is attacked with all other trials as its shadow models, where an attack has shadow models.
+The model of every trial is attacked with all other trials as its shadow models, if the attack uses shadow models.
 """
 
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 _LEAST_SURPRISE = 1e-7  # -log p_y of a record of the population that single precision cannot tell from 0
 _FEW_TRIALS = 64
-"""With fewer trials than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
+"""Number of trials below which LiRA uses one spread for all targets (Carlini et al. 2022, section VI-B)."""
 
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """What the models of all trials answer to the records of the targets."""
+    """The outputs of the models of all trials for the records of the targets."""
 
     log_probability: Floats  # log p_y of every target, (trials, targets); of a client the mean over its records
     confidence: Floats  # scaled confidence of every target, (trials, targets); of a client the mean over its records
@@ -52,7 +52,7 @@ class ModelAnswers:
     queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelAnswers":
-        """Return what the models of some trials answer when they are asked once, without their weights."""
+        """Return the outputs of the models of some trials for a single query, without their weights."""
         logits = None if self.logits is None else self.logits[trials]
         seen = self.log_probability[trials], self.confidence[trials]
         return ModelAnswers(*seen, logits, self.labels, self.population[trials])
@@ -69,9 +69,9 @@ def attack_scores(
     Parameters
     ----------
     attack
-        Which; any other text is the name `package.module:name` of the user's own.
+        The attack; any other text is the name `package.module:name` of the user's own.
     answers, membership
-        What the models answer, and who was in: of a trial's own targets no attack uses it.
+        The outputs of the models, and the membership; no attack uses that of a trial's own targets.
     shadows
         Trials that are shadow models alone, (trials,), whose scores are NaN; None attacks each trial with all others.
 
@@ -120,9 +120,9 @@ def attack_scores(
 def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
     """Return the scores (trials, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
-    It is given the model of one trial, the models of the trials that are its shadow models, and who was in these, bool
-    (shadow models, targets). It returns the scores of the targets, (targets,). Of its own trial it is shown no
-    membership, so that its scores cannot be of what they are to find.
+    The attack gets the model of one trial, the trial's shadow models, and their membership, bool (shadow models,
+    targets). It returns the scores of the targets, (targets,). It gets no membership of its own trial, so its scores
+    cannot use what they are to find.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -140,7 +140,7 @@ def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadow
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return what there is where there is one record a target, or refuse."""
+    """Return the values where there is one record for each target, or raise `InputError`."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

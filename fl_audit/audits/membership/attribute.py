@@ -1,4 +1,4 @@
-"""Attribute inference (Yeom et al. 2018): of a record's possible values, with which does the model fit it best?
+"""Attribute inference (Yeom et al. 2018): the attacker picks the value of an attribute with which the model fits best.
 
 The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
 the loss of the record with every possible value in turn. That a model does better on its members than on others is what
@@ -19,24 +19,25 @@ from fl_audit.errors import require
 from fl_audit.federation.membership import Membership
 
 LossDistribution = Callable[[Floats], Floats]
-"""Logarithm of the density of a member's loss at each loss, of the same shape; a constant may be left out."""
+"""A function from losses to log densities of a member's loss, of the same shape, up to a constant."""
 
 _LEAST_SAMPLES = 2
 _MOST_KERNELS, _MOST_PLACES = 1000, 2000
-"""Of larger samples so many evenly spaced quantiles stand for all, and more losses are looked up in a table of so many
-places, between which the logarithm of the density is a straight line. Against all kernels it is off by less than 0.05
-where 99 % of members' losses lie."""
+"""For larger samples this many evenly spaced quantiles replace the sample, and more losses are looked up in a table of
+this many places, between which the logarithm of the density is a straight line. Compared with all kernels the error is
+below 0.05 where 99 % of members' losses lie.
+"""
 
 
 @dataclass(frozen=True)
 class AttributeGuesses:
-    """What the attacker says of every record in every trial."""
+    """The attacker's guess for every record in every trial."""
 
     values: Integers  # the guessed value of the attribute, from 0, shape (trials, targets)
     right: Flags  # whether it is the true one, shape (trials, targets)
 
     def advantage(self, membership: Membership) -> Floats:
-        """Return the share guessed right of members less that of others, of each trial, from -1 to 1, shape (trials,).
+        """Return the share guessed right of members less that of others, for each trial, from -1 to 1, shape (trials,).
 
         A trial without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
         """
@@ -53,13 +54,14 @@ def attribute_guesses(
 ) -> AttributeGuesses:
     """Guess the attribute of every record in every trial.
 
-    With the distribution: argmax of prior x density of the loss. Without: the value of the least loss among those with
-    a positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
+    With the distribution the guess is the argmax of prior x density of the loss. Without it, the guess is the value of
+    the least loss among those with a positive prior, and among equal losses the likelier value by the prior. Among
+    equally good values it is the first.
 
     Source: Yeom et al. 2018, adversary 4 (the distribution of the error known). Without the distribution, the reduction
     to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
-    Raises `InputError` if shapes do not fit, a loss is not finite, or the prior is no distribution.
+    Raises `InputError` if shapes do not match, a loss is not finite, or the prior is no distribution.
 
     Parameters
     ----------
@@ -98,8 +100,8 @@ def attribute_guesses_with_shadows(
     losses, truth, prior
         As for `attribute_guesses`.
     membership
-        Who was in. Trials of even number are attacked by the distribution of members' losses in the odd ones, and the
-        other way round: of a trial's own coins and losses its attacker knows nothing.
+        The membership. Trials of even number are attacked by the distribution of members' losses in the odd ones, and
+        vice versa, so the attacker of a trial knows nothing of that trial's coins and losses.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.trials, membership.targets)
@@ -117,8 +119,8 @@ def attribute_guesses_with_shadows(
 def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     """Return the distribution of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
 
-    On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the
-    density is that of the nearest kernel's tail: a logarithm, never -infinity.
+    On a logarithmic scale losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the density
+    is the tail of the nearest kernel, whose logarithm is never -infinity.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return log probabilities (targets, values), or refuse them."""
+    """Return log probabilities (targets, values), or raise `InputError`."""
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
@@ -158,7 +160,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the true values (targets,), or refuse them."""
+    """Return the true values (targets,), or raise `InputError`."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

@@ -1,4 +1,4 @@
-"""The audit of membership: many targets are in or out by coins, and insiders and attackers ask which."""
+"""The membership audit: coins decide which of many targets are in, and insiders and attackers guess them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class MembershipAudit(TargetsAudit):
-    """Every target is in by a coin of its own."""
+    """The audit in which a separate coin decides for every target."""
 
     judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
     own_settings = ("targets", "attacks", "queries")
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return who can attack, beside what all audits of targets have."""
+        """Return the default attacks, with the defaults of all audits of targets."""
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
         return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the targets, if insiders are asked."""
+        """Return the query for targets, if there are insiders."""
         return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
 
     def keeps_outputs(self, public: "Federation") -> bool:
-        """Return true: attacks look at the models after the run."""
+        """Return true: attacks use the models after the run."""
         return True

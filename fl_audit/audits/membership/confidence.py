@@ -1,9 +1,9 @@
-"""What a model says of a record, its loss and its confidence in the label, and how a record is varied to ask again.
+"""The loss of a model on a record and its confidence in the label, and variations of a record for further queries.
 
 A query is a record that the model has not seen, close to one that it may have seen. Which queries there are is fixed
 and public: images are mirrored and moved, and of a row of a table some columns are taken from public records.
 
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def _checked(logits: ArrayLike) -> Floats:
-    """Return logits as float64, or refuse them."""
+    """Return logits as float64, or raise `InputError`."""
     values = np.asarray(logits, dtype=np.float64)
     accepted = values.ndim >= 1 and values.shape[-1] >= 2
     require(accepted, f"logits have shape {values.shape}: accepted are 2 or more classes on the last axis")
@@ -76,7 +76,7 @@ def _checked(logits: ArrayLike) -> Floats:
 
 
 def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
-    """Return the labels as indices of the last axis of logits, shape (..., 1), or refuse them."""
+    """Return the labels as indices of the last axis of logits, shape (..., 1), or raise `InputError`."""
     found = np.asarray(labels)
     classes = logits.shape[-1]
     require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")
@@ -101,7 +101,8 @@ class MovedImages:
     shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the images as they are, mirrored, and then moved, the shortest ways first, each way plain and mirrored.
+        """Yield the images as they are, mirrored, and then moved, shortest moves first, each of them plain and
+        mirrored.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ class MovedImages:
 
 
 def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
-    """Return images moved along an axis, zeros where nothing comes in."""
+    """Return images moved along an axis, with zeros at the free edge."""
     if steps == 0:
         return images
     moved, size = images.roll(steps, axis), images.shape[axis]
@@ -127,7 +128,7 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Rows in which a twentieth of the columns, one at least, has the values of a public record."""
+    """Rows in which a twentieth of the columns, at least one, has the values of a public record."""
 
     columns: tuple[TableColumn, ...]  # the columns of the table
     donors: Floats32  # features of public records, shape (m, features)
@@ -155,9 +156,9 @@ Queries = MovedImages | ResampledColumns
 
 
 def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Queries:
-    """Return how records of a data set are varied.
+    """Return the way in which records of a data set are varied.
 
-    Raises `InputError` if there is no way to vary the records, or no way to ask so often.
+    Raises `InputError` if there is no way to vary the records, or not to vary them so often.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What attackers find of many targets, an attribute and the final model, beside insiders and what guarantees allow."""
+"""Findings of attacks on many targets, an attribute and the final model, next to insiders and guarantees."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -29,16 +29,16 @@ from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_low
 from fl_audit.statistics.methods import BoundMethod
 
 SCORE, APART = "score_", "apart_"
-"""Before the name of an attack, the columns of its scores: with all other trials as shadows, and with some apart."""
+"""Prefixes of the columns of an attack's scores: with all other trials as shadows, and with some kept apart."""
 INSIDER = "insider"
 _RATES = 4  # rates of an attack whose intervals hold together
 _TRIALS_OF_PAIRS = 100
-"""In so many trials the theory of the insiders goes through all pairs; more would change no digit that is shown."""
+"""Number of trials in which the theory of the insiders uses all pairs; more would change no digit shown."""
 
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """What everybody achieved."""
+    """The results of all adversaries."""
 
     achieved: dict[str, AttackResults]  # by name, the attacks in the order of the configuration, the insider last
     trials: int  # number of trials
@@ -150,7 +150,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
-    """Return what every attacker achieved; None outside the membership audit, and where nothing can be compared."""
+    """Return the results of every attacker; None outside the membership audit, and where no comparison is possible."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if (
         table is None
@@ -183,9 +183,10 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
-    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some trials, if any.
+    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets with different mu, over all pairs of some trials, if any.
 
-    Of a member with mu_1 and another with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 + mu_0^2.
+    For a member with mu_1 and another target with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 +
+    mu_0^2.
     """
     right, pairs = 0.0, 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
@@ -200,13 +201,13 @@ TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION = (
     "attribute_loss",
     "attribute_distribution",
 )
-"""Columns of the table of targets: the true value, from 0, and who guesses which."""
+"""Columns of the table of targets: the true value, from 0, and the guesses of each adversary."""
 GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 
 @dataclass(frozen=True)
 class AttributeGuesser:
-    """What somebody achieved who guessed an attribute of every target."""
+    """The success of an adversary that guessed an attribute of every target."""
 
     members: float  # share guessed right of targets that were in, over all trials
     others: float  # the same of those that were not
@@ -215,7 +216,7 @@ class AttributeGuesser:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """What was found out about an attribute."""
+    """The findings on an attribute."""
 
     attribute: str  # name of the column, or its number
     values: int  # how many of its values occur
@@ -232,7 +233,7 @@ class AttributeFinding:
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
-    """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
+    """Return the findings on an attribute; None where none was guessed, and where no comparison is possible."""
     table, guarantee = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
@@ -243,7 +244,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
-    """Return what somebody achieved, from the table of targets."""
+    """Return the success of an adversary, from the table of targets."""
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -256,7 +257,7 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return the interval of the advantage of somebody who guessed an attribute.
+    """Return the interval of the advantage of an adversary that guessed an attribute.
 
     Parameters
     ----------
@@ -300,7 +301,7 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class MembershipFinding:
-    """What the membership adversary achieved."""
+    """The success of the membership adversary."""
 
     over_trials: MeanAdvantage  # mean over trials of its advantage about members and others
     record: AdvantageEstimate  # its guesses about the record in which D and D' differ
@@ -322,7 +323,7 @@ class MembershipFinding:
 
 
 def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
-    """Return what the membership adversary achieved; None where it did not play."""
+    """Return the success of the membership adversary; None where it did not play."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None

@@ -1,18 +1,18 @@
-"""What the insider of the membership audit can tell of every target: exact log-odds, of all targets at once.
+"""The insider of the membership audit: exact log-odds for all targets at once.
 
-For each target there is an insider of its own, who knows all records, who of the other targets is in, and who of them
-takes part in which round. It subtracts what the others add to a release, and what is left is x = n + b s g: the noise n
-of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b and whether it takes part, s. Nothing but
-<x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders of a trial in
-one pass over the records.
+For each target there is an insider of its own, who knows all records, the membership of the other targets, and the
+rounds in which each of them takes part. It subtracts what the others add to a release, and the rest is x = n + b s g:
+the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and s, whether it takes part.
+Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders
+of a trial in one pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
 models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-On the wire, too, each target has an insider of its own, and one client plays all of them: it is told all coins and who
-takes part, works out the noise of the release, and uses of a target's own coin only what its insider sees anyway, the
-release.
+In messages, too, each target has an insider of its own, and one client plays all of them: it gets all coins and the
+participation, computes the noise of the release, and of a target's own coin uses only the release, which the target's
+insider sees anyway.
 """
 
 import math
@@ -70,7 +70,8 @@ def increments(
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
 ) -> Floats:
-    """Return what one round adds to the log-odds of "in" against "out" for every target, float64 (trials, targets).
+    """Return the increment of one round to the log-odds of "in" against "out" for every target, float64 (trials,
+    targets).
 
     Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
     takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
@@ -88,8 +89,8 @@ def increments(
         C, positive, or None for no clipping; noise standard deviation of each trial, positive, shape (trials,). Without
         noise the insider is certain as soon as a target takes part, and there are no finite log-odds: 0 is refused.
     is_in, takes_part
-        Which targets are in, and which take part in the round if they are in, bool (trials, targets); None is all of
-        them. Coins of targets that are out count: under seen participation the insider is shown them too.
+        The targets that are in, and those that take part in the round if they are in, bool (trials, targets); None is
+        all of them. Coins of targets that are out count: under seen participation the insider sees them too.
     sampling_rate, sees_participation
         q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
         which do. At 1 there is no secret: a target that does not take part, say because its client is not in a public
@@ -120,7 +121,7 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 
 def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return numbers of all trials and targets as float64, or refuse them."""
+    """Return numbers of all trials and targets as float64, or raise `InputError`."""
     found = np.asarray(values, dtype=np.float64)
     require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
     require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
@@ -128,7 +129,7 @@ def _checked(values: ArrayLike, name: str) -> Floats:
 
 
 def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
-    """Return the noise of each trial as a column, or refuse it."""
+    """Return the noise of each trial as a column, or raise `InputError`."""
     scale = np.asarray(sigma, dtype=np.float64)
     require(scale.shape == (trials,), f"sigma has shape {scale.shape}: accepted is ({trials},), one for each trial")
     positive = np.isfinite(scale) & (scale > 0)
@@ -146,7 +147,7 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
 
 
 class TargetsObserved(NamedTuple):
-    """What a round tells about every target."""
+    """The observation of a round for every target."""
 
     increments: Floats  # added to the log-odds of "in" against "out", float64 (trials, targets)
     # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (trials,
@@ -161,7 +162,7 @@ class TargetsObserved(NamedTuple):
 def observe_targets(
     federation: LoadedFederation, seen: ObservedRound, membership: Membership | None
 ) -> TargetsObserved:
-    """Weigh what was seen of a round for every target.
+    """Compute the log-likelihood ratio of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
     Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
@@ -173,7 +174,7 @@ def observe_targets(
         tells the insider which. There every candidate is weighed against there being none, which differs from its
         log-likelihood by what is the same for all.
     seen
-        What clients saw; where rounds are sampled, with everybody's participation.
+        The observation of clients; where rounds are sampled, with everybody's participation.
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or Membership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -212,7 +213,7 @@ def observe_targets(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return which units take part in a round, if they are in, (trials, units); None is all of them."""
+    """Return the units that take part in a round if they are in, (trials, units); None is all of them."""
     members, shown = federation.public.cohort(number), seen.side.taking_part
     if members is not None:
         return np.broadcast_to(np.isin(np.arange(federation.units), members), (trials, federation.units))
@@ -220,7 +221,7 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
 
 
 def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | None) -> Flags:
-    """Return which units are in a round's sum, (trials, units)."""
+    """Return the units that are in a round's sum, (trials, units)."""
     held = np.ones((membership.trials, federation.units), dtype=np.bool_)
     held[:, federation.targets] = membership.is_in
     return held if part is None else held & part
@@ -229,7 +230,7 @@ def _in_sum(federation: LoadedFederation, membership: Membership, part: Flags | 
 def _noise_of_records(
     federation: LoadedFederation, seen: ObservedRound, step: WhitenedStep, membership: Membership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return a round's release less all gradients that are in it, float64 (trials, parameters), and bits likewise."""
+    """Return a round's release less all gradients in it, float64 (trials, parameters), and bits likewise."""
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
     if federation.user is not None:
@@ -255,9 +256,9 @@ def _of_records_over_rounds(
     membership: Membership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return the products with the noise, and the norms, of what one or several rounds hold of a target, each clipped.
+    """Return the products of a target's clipped parts of some rounds with the noise, and the norms of these parts.
 
-    A target's bit for an adaptive norm is one coordinate more, and both stand there a second time without it, as in
+    A target's bit for an adaptive norm is one further coordinate. Both results are also given without it, as in
     `_of_clients`.
     """
     mechanism, side = federation.public.mechanism, seen.side
@@ -338,19 +339,19 @@ def _of_clients(
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return sums in float64, with one coordinate more where a bit goes with them."""
+    """Return sums in float64, with one further coordinate for a bit if there is one."""
     if bits is None:
         return total.double()
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return what a malicious insider adds to its contribution of a round, float32 (trials, parameters).
+    """Return a malicious insider's addition to its contribution of a round, float32 (trials, parameters).
 
     Parameters
     ----------
     federation, models
-        What every party knows, and the models at the start of the round, float32 (trials, parameters).
+        The federation, and the models at the start of the round, float32 (trials, parameters).
     """
     asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
     return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)

@@ -1,4 +1,4 @@
-"""The audit of membership: many targets are in or out by coins, and insiders and attackers ask which."""
+"""Planning and judging of the membership audit, in which coins decide which of many targets are in."""
 
 import numpy as np
 
@@ -18,17 +18,19 @@ from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
 
 
 class MembershipJudging:
-    """Every target is in by a coin of its own."""
+    """Planning and judging where a separate coin decides for every target."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse what targets cannot be played with."""
+        """Refuse a federation that does not support targets."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "membership")
         require_candidates(public)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what the log-odds of one target of every trial say, and the noise along it; None without insiders."""
+        """Return the judgement by the log-odds of one target of every trial and the noise along it; None without
+        insiders.
+        """
         drawn = target_scores(run)
         if drawn is None:
             return None
@@ -37,18 +39,18 @@ class MembershipJudging:
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Say of which pairs and seed a verdict is."""
+        """Return the pairs and seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Say that attacks are not measured where no trial has a member and another target; else nothing."""
+        """Return that no attack is measured where no trial has a member and another target; else an empty text."""
         if can_compare_targets(run):
             return ""
         why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
         return f" No attack was measured, for {why}: play more trials, or choose more targets."
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-        """Return what insiders find of the noise, along their targets alone.
+        """Return the insiders' limit of detection for the noise, along their targets alone.
 
         Parameters
         ----------
@@ -58,7 +60,7 @@ class MembershipJudging:
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return how often a target could count that is in half of the trials."""
+        """Return the limit for how often a target counts that is in half of the trials."""
         return limit_of_signal(planned, is_always_in=False)
 
 

@@ -1,7 +1,6 @@
-"""What a guarantee allows a membership attack at most: the largest TPR at each FPR, and the largest area under the
-curve.
+"""Limits of a guarantee on membership attacks: the largest TPR at each FPR, and the largest area under the curve.
 
-To call a target a member is to test "in" against "out". What a guarantee leaves to such tests is the trade-off f: the
+To call a target a member is to test "in" against "out". The guarantee limits such tests by the trade-off f: the
 smallest share of members missed at a given share of false alarms (Dong, Roth & Su 2022). For every epsilon at least 0,
 delta_in(epsilon) of the loss of "in" against "out", and delta_out of the reverse,
 
@@ -33,13 +32,13 @@ from fl_audit.privacy.log_odds import fine_curves
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
 
-    1 - f(fpr): for Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
+    It is 1 - f(fpr): for Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
     distribution, never too small.
 
     Parameters
     ----------
     profile, fpr
-        What is claimed over all rounds, of a `Claim`, its `profile`, whatever the accountant; rates from 0 to 1.
+        The `profile` of a `Claim` over all rounds, whatever the accountant; rates from 0 to 1.
 
     Raises
     ------
@@ -64,7 +63,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 def largest_auc(profile: PrivacyProfile) -> float:
     """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
 
-    Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
+    It is Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
 
     Raises
     ------
@@ -86,12 +85,12 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
 
 def largest_order(profile: PrivacyProfile) -> float:
-    """Return how often the one that was in is told from one that was not, of the same training, at most; 1/2 to 1.
+    """Return the largest probability of telling a member from a nonmember of the same training, from 1/2 to 1.
 
-    From "i out, j in" one comes to "i in, j out" by adding i and removing j. With T the largest TPR at each FPR the
-    first step leads from a share a to T(a) at most, and the second from b to 1 - T^-1(1 - b) at most (group privacy,
-    Dong, Roth & Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds. Phi(mu) for
-    Gaussian releases without sampling; otherwise from a curve that is never too low.
+    Adding i and removing j changes "i out, j in" into "i in, j out". With T the largest TPR at each FPR the first step
+    leads from a share a to T(a) at most, and the second from b to 1 - T^-1(1 - b) at most (group privacy, Dong, Roth &
+    Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds. It is Phi(mu) for Gaussian
+    releases without sampling; otherwise it comes from a curve that is never too low.
 
     Raises
     ------
@@ -110,12 +109,12 @@ def largest_order(profile: PrivacyProfile) -> float:
 
 
 class _Tradeoff:
-    """f from the distributions of the loss on a grid: two chains of corners, and between them a line of slope -1.
+    """The trade-off f from the distributions of the loss on a grid: two chains of corners joined by a line of slope -1.
 
-    At the grid point l >= 0 of the loss of "in" against "out" the best test calls those members who have a larger loss.
-    It has P_out(L > l) false alarms and misses P_in(L <= l). Those are the corners at small rates of false alarms,
-    where f is steeper than -1. The reverse loss gives the corners at large rates in the same way, with both shares
-    exchanged. Neither uses losses under 0, whose tails rounding spoils.
+    At the grid point l >= 0 of the loss of "in" against "out" the best test names as members all with a larger loss. It
+    has P_out(L > l) false alarms and misses P_in(L <= l). These are the corners at small rates of false alarms, where f
+    is steeper than -1. The reverse loss gives the corners at large rates in the same way, with both shares exchanged.
+    Neither uses losses under 0, whose tails rounding spoils.
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
@@ -136,9 +135,7 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.LossCurve) -> tuple[Floats, Floats]:
-    """Return P(L <= l) and the other distribution's P(L > l) at the grid points l >= 0: the former rises, the latter
-    falls.
-    """
+    """Return P(L <= l), which rises, and the other distribution's P(L > l), which falls, at the grid points l >= 0."""
     # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
     kept = losses > -curve.interval / 2

@@ -1,4 +1,4 @@
-"""The likelihood ratio attack (LiRA) of Carlini et al. 2022: is this confidence rather that of a member?
+"""The likelihood ratio attack (LiRA) of Carlini et al. 2022, which tests whether a confidence is that of a member.
 
 Every trial is attacked with all others (or with named ones) as its shadow trials. What is compared is the confidence in
 a record's label on the scale of log-odds (`scaled_confidence`), which is near normal over models.
@@ -18,14 +18,18 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """What the attacker has of a target. ONLINE: shadow trials that used it and others. OFFLINE: only others."""
+    """The shadow trials that an attacker has for a target. ONLINE: trials with the target and trials without. OFFLINE:
+    only trials without.
+    """
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
-    """How spread over models is estimated. EACH: for each target and query. SHARED: for all, where trials are few."""
+    """The estimate of the spread over models. EACH: for each target and query. SHARED: one for all, where trials are
+    few.
+    """
 
     EACH = "each"
     SHARED = "shared"
@@ -54,8 +58,8 @@ def lira_scores(
         phi of every target under every trial's model, finite, shape (trials, targets), or (trials, targets, queries)
         where each target is asked about in several ways (augmentations).
     membership, shadows
-        Who is in; of it the attack on a trial uses the other trials' rows alone. Which trials may serve as shadows,
-        bool (trials,); all others but the attacked one if None.
+        The membership, of which the attack on a trial uses the other trials' rows alone. The trials that may serve as
+        shadows, bool (trials,); all others but the attacked one if None.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
@@ -83,7 +87,7 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
-    """Return the shadow trials of one side, or refuse where they are too few."""
+    """Return the shadow trials of one side, or raise `InputError` if they are too few."""
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
@@ -106,6 +110,6 @@ def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
 
 
 def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the logarithm of the normal density of the group at the values, but for a constant."""
+    """Return the logarithm of the normal density of the group at the values, up to a constant."""
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

@@ -1,6 +1,6 @@
 """The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
 
-It sees one released model, through losses alone, and is told the average training loss. Two experiments are played with
+It sees one released model, through losses alone, and knows the average training loss. Two experiments are played with
 it, and both run in all trials at once; a third use leaves the threshold open.
 
 * `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
@@ -14,7 +14,7 @@ come down again. A data owner trains on its records whatever their loss. So wher
 the loss of a target, the owner of a member moves it down again in the rounds that follow, by the more the larger the
 loss has become; nobody does so for a record that was not used.
 
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
 
 import math
