@@ -1,4 +1,4 @@
-"""The kinds of audit, by the names that a configuration has for them: a new one is a folder, and a line here."""
+"""The kinds of audit, by their names in a configuration: a new one is a folder, and a line here."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ AUDITS: dict[str, AuditKind] = {
     "reconstruction": ReconstructionAudit(),
     "canaries": CanaryAudit(),
 }
-"""What each kind answers."""
+"""The kinds of audit by name."""
 
 
 def audit_named(name: str) -> AuditKind:
@@ -34,5 +34,5 @@ def audit_named(name: str) -> AuditKind:
 
 
 def audit_of(public: "Federation") -> AuditKind:
-    """Return the audit that a federation plays."""
+    """Return the audit of a federation."""
     return audit_named(public.audit)

@@ -1,4 +1,4 @@
-"""All findings in the order in which a report shows them: whoever adds one writes its section and adds it here."""
+"""All findings in the order of the report; to add a finding, write its section and add it here."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -34,7 +34,7 @@ VERDICT = verdict_section(
     covers=lambda facts: audit_of(facts.federation).judging.covers(facts),
     not_compared=lambda run: audit_of(run.facts.federation).judging.not_compared(run),
 )
-"""The verdict, by the tests of the audit that was played."""
+"""The section of the verdict, by the tests of the audit."""
 
 SECTIONS: tuple[Section[Any], ...] = (
     # what was claimed, and what became of it
@@ -52,7 +52,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # for who has to answer for it
     OFFICER,
 )  # fmt: skip
-"""A section may use what the sections before it have found."""
+"""The sections in order; a section may use the findings of those before it."""
 
 
 def own_section(name: str) -> Section[Any]:

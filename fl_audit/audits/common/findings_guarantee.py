@@ -1,6 +1,4 @@
-"""Findings on the guarantee: its alternatives, its rest against colluders, its clipping, and the claim for each
-record.
-"""
+"""Findings on the guarantee: alternatives, the rest against colluders, clipping, and the claim for each record."""
 
 import math
 from dataclasses import dataclass, replace

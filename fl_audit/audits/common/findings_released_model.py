@@ -32,7 +32,7 @@ class StarSpread:
 
 @dataclass(frozen=True)
 class StarFinding:
-    """Epsilon* of the final releases by the valid estimator: normal distributions, or counted losses where those do not
+    """Epsilon* of the final releases by the valid estimator: normal distributions, or counted losses if they do not
     fit.
     """
 

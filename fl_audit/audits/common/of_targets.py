@@ -1,6 +1,4 @@
-"""Audits whose trials train on D without some of many targets: the holders of the targets, and the losses of
-members.
-"""
+"""Audits whose trials train on D without some of many targets: the holders of targets, and losses of members."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any

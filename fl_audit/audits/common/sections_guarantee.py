@@ -296,9 +296,7 @@ _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; 
 
 
 def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
-    """Return the report's words for the difference, for the counted unit of the paper, and for records that differ
-    most.
-    """
+    """Return the report's words for the difference, the counted unit of the paper, and the records that differ most."""
     match local_randomizer:
         case RandomisedBits():
             return "features", "all features", "records that differ in all features"

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
 
 class IdentifiabilityAudit(PairAudit):
-    """The audit in which one unit differs, and an insider computes the likelihood ratio of every release, or else a
-    score.
-    """
+    """The audit in which one unit differs, and an insider computes the likelihood ratio of each release, or a score."""
 
     judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
     chooses_pair = True

@@ -1,6 +1,4 @@
-"""Findings on the audited pair: estimates from beliefs, more precise than counts, and the effect of a crafted
-record.
-"""
+"""Findings on the audited pair: estimates from beliefs, and the effect of a crafted record."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,4 @@
-"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and over all
-trials.
+"""The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain, over all trials.
 
 It knows every record but one, sees each release, and compares D with its neighbour D'. It also measures the noise
 (`noise_measurement`). Each step is a pure function of public values without state, so two steps can run at the same

@@ -23,9 +23,7 @@ class IdentifiabilityJudging:
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the family of tests, or by the bound of the scores; None where no insider took
-        part.
-        """
+        """Return the judgement by the family of tests, or by the bound of the scores; None without an insider."""
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
             found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
@@ -51,9 +49,7 @@ class IdentifiabilityJudging:
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return the limit for how often a unit counts that is in half of the trials, or in all where it is
-        replaced.
-        """
+        """Return the limit for how often a unit counts that is in half of the trials, or always where it is replaced."""
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
 

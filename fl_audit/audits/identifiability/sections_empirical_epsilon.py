@@ -74,9 +74,7 @@ def _rows(numbers: evidence.EmpiricalFinding, contents: RunContents) -> list[Row
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return one of the paper's estimates with its interval, or with the range over trials if that has no
-    confidence.
-    """
+    """Return one of the paper's estimates with its interval, or the range over trials if that has no confidence."""
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon
@@ -98,9 +96,7 @@ def _tables(numbers: evidence.EmpiricalFinding, _: RunContents) -> list[Table]:
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
-    """Return the smallest breach that would be found and the largest that could be shown; a method has one of the
-    two.
-    """
+    """Return the smallest breach that would be found and the largest that could be shown; one of them is missing."""
     limit = finite(bound.limit_of_detection)
     return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 

@@ -33,9 +33,7 @@ from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
 _GUESSED = 0.1
-"""Share of targets that an attacker calls members in a single run, and share that it calls nonmembers; fixed
-beforehand.
-"""
+"""Share of targets called members in a single run, and share called nonmembers; fixed beforehand."""
 _PUBLIC_SEED = 0
 _LARGEST_PHI = 2.0  # where the paper cuts phi off
 

@@ -101,8 +101,7 @@ class MovedImages:
     shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield the images as they are, mirrored, and then moved, shortest moves first, each of them plain and
-        mirrored.
+        """Yield the images as they are, mirrored, and then moved, shortest moves first, each plain and mirrored.
 
         Parameters
         ----------

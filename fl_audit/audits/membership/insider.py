@@ -70,8 +70,7 @@ def increments(
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
 ) -> Floats:
-    """Return the increment of one round to the log-odds of "in" against "out" for every target, float64 (trials,
-    targets).
+    """Return the increment of a round to the log-odds of "in" against "out" per target, float64 (trials, targets).
 
     Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
     takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).

@@ -18,18 +18,14 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """The shadow trials that an attacker has for a target. ONLINE: trials with the target and trials without. OFFLINE:
-    only trials without.
-    """
+    """The shadow trials of a target. ONLINE: trials with the target and trials without it. OFFLINE: only those without."""
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
-    """The estimate of the spread over models. EACH: for each target and query. SHARED: one for all, where trials are
-    few.
-    """
+    """The estimate of the spread over models. EACH: per target and query. SHARED: one for all, where trials are few."""
 
     EACH = "each"
     SHARED = "shared"

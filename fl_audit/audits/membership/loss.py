@@ -39,7 +39,7 @@ class MembershipAttack:
 
     @property
     def advantage(self) -> Floats:
-        """TPR - FPR, from -1 to 1: 2 P(right) - 1 where members and others are asked about equally often."""
+        """TPR - FPR, from -1 to 1; it is 2 P(right) - 1 where members and others are tested equally often."""
         return self.true_positive_rate - self.false_positive_rate
 
 
@@ -66,14 +66,14 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 def loss_scores(losses: ArrayLike) -> Floats:
     """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
 
-    Losses are finite, of shape (trials, targets). Source: Yeom et al. 2018; with all thresholds in place of the one at
+    Losses are finite, of shape (trials, targets). The attack is that of Yeom et al. 2018 with all thresholds instead of
     the average training loss.
     """
     return -_checked(losses, "losses")
 
 
 def chance_spread(members: int, others: int) -> float:
-    """Return how far the advantage against one model strays by the choice of members alone, where nothing leaks.
+    """Return the spread of the advantage against one model by the choice of members alone, without any leak.
 
     The largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
     half. The threshold moves with the members' losses, but it moves both shares alike. Models that are alike and
@@ -97,7 +97,7 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
     the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
 
-    True, shape (...), where the adversary says that x was used.
+    The guesses, shape (...), true where the adversary answers that x was used.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 
@@ -121,7 +121,8 @@ def ascent(
     rate: float,
     clipping_norm: float | None = None,
 ) -> Tensor:
-    """Return what the insider adds to its contribution of a round, so that the released model moves up targets' losses.
+    """Return the insider's addition to its contribution of a round, which makes the released model raise targets'
+    losses.
 
     The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
     is minus the sum of the targets' gradients, float32 (trials, parameters).
@@ -129,7 +130,8 @@ def ascent(
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
 
-    It pays to begin early: the gradient of a record that the model is sure of vanishes, and then nothing moves.
+    It works best from an early round: the gradient of a record that the model is sure of vanishes, and then nothing
+    moves.
 
     Parameters
     ----------
@@ -138,10 +140,10 @@ def ascent(
     features, labels
         Features of the targets, float32 (n, *shape), and their classes, int64 (n,).
     rate
-        How many times each target's gradient is taken away, above 0. At 1 a member's own contribution of the round is
-        undone; below 1 members still descend, and only targets that were not used ascend.
+        The factor by which each target's gradient is subtracted, above 0. At 1 a member's own contribution of the round
+        is undone; below 1 members still descend, and only targets that were not used ascend.
     clipping_norm
-        To which norm the gradient of each target is clipped, positive. What is added is then no longer than rate x n
+        The norm to which the gradient of each target is clipped, positive. The addition is then no longer than rate x n
         records may contribute. None clips nothing.
     """
     require_positive(rate_of_the_ascent=rate)
@@ -168,7 +170,9 @@ def active_scores(values: ArrayLike) -> Floats:
 
 
 def _mean(losses: Floats) -> Floats:
-    """Return the mean over the last axis, never outside the losses: rounding would call equal losses unequal."""
+    """Return the mean over the last axis, kept within the range of the losses so that rounding cannot separate equal
+    losses.
+    """
     return np.asarray(np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1)), dtype=np.float64)
 
 

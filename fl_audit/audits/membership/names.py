@@ -1,4 +1,4 @@
-"""The membership attacks of a run by name, apart from what they need: a configuration names them, no more."""
+"""The membership attacks of a run by name, without their code, because a configuration needs the names alone."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -27,26 +27,26 @@ class Attack(StrEnum):
 
     @property
     def asks_about_records(self) -> bool:
-        """Whether every target has to be one record. (An active insider says so itself, and why.)"""
+        """Whether every target has to be one record. (An active insider states this requirement itself.)"""
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
 
     @property
     def sees_weights(self) -> bool:
-        """Whether it is shown gradients."""
+        """Whether the attack uses gradients."""
         return self in (Attack.WHITE_BOX, Attack.WHITE_BOX_ROUNDS)
 
 
 def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
-    """Return those attacks that are not the user's own, which `package.module:name` names."""
+    """Return the built-in attacks, without the user's own, which are named `package.module:name`."""
     return [attack for attack in attacks if isinstance(attack, Attack)]
 
 
 def has_shadows(attack: Attack | str) -> bool:
-    """Whether trials are shadow models of each other: of the user's own attacks it has to be assumed."""
+    """Return whether trials are shadow models of each other, which is assumed of the user's own attacks."""
     return not isinstance(attack, Attack) or attack in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
 
 
 USUAL = (Attack.LOSS, Attack.SHADOW, Attack.LIRA, Attack.RMIA)
-"""Attacks of a run that names none: they need final models alone."""
+"""Default attacks of a run: they need final models alone."""
 OF_ANY_UNIT = (Attack.LOSS, Attack.LIRA, Attack.RMIA)
-"""Attacks that need one number of a target, so that they can be asked about a client as well."""
+"""Attacks that need one number of a target, so that they also work for clients."""

@@ -1,4 +1,4 @@
-"""Quantile regression (Bertran et al. 2023): is the model surer of this record than of others that look like it?
+"""Quantile regression (Bertran et al. 2023): compares the confidence in a record with that in similar records.
 
 The attacker has records that no model was trained on. On these it learns how sure the attacked model is of a record,
 given the record: the quantiles of the confidence, which no member has shifted. No shadow model is trained, so that the
@@ -12,7 +12,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
 FEWEST_RECORDS = 30
-"""With fewer records of the population there is nothing to learn how confidences spread from."""
+"""Number of population records below which the spread of confidences cannot be learned."""
 _PENALTIES = np.geomspace(1e-3, 1e4, 15)
 _LEAST = 1e-12
 
@@ -20,10 +20,9 @@ _LEAST = 1e-12
 def quantile_scores(
     confidences: ArrayLike, records: ArrayLike, population_confidences: ArrayLike, population: ArrayLike
 ) -> Floats:
-    """Return in which quantile of its like the confidence in each target lies, as a normal score, (trials, targets).
+    """Return the quantile of each target's confidence among similar records, as a normal score, (trials, targets).
 
-    It is (phi - mean(x)) / spread(x), higher for a likelier member, mean and spread those of the regression of the
-    trial.
+    It is (phi - mean(x)) / spread(x), higher for a likelier member, with the mean and spread of the trial's regression.
 
     Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
     regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
@@ -57,7 +56,7 @@ def quantile_scores(
 
 
 class _Ridge:
-    """Ridge regressions of many answers on the same records, each at the penalty with the least error left out."""
+    """Ridge regressions of many answers on the same records, each at the penalty with the least leave-one-out error."""
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)
@@ -68,7 +67,7 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return what is predicted of the asked records, and the residuals of the answers when they are left out."""
+        """Return predictions for the queried records, and the leave-one-out residuals of the answers."""
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)

@@ -1,4 +1,4 @@
-"""How well scores tell members from others: ROC, AUC, TPR at small FPR, balanced accuracy, each with an interval.
+"""Rates of scores that tell members from others: ROC, AUC, TPR at small FPR, balanced accuracy, with intervals.
 
 Scores of one trial share its model: they are not independent, and a thousand records of three trials say little about a
 fourth. So a **trial** is what is drawn again in the bootstrap, with all its targets.
@@ -35,7 +35,9 @@ from fl_audit.federation.membership import Membership
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
-"""Among the top scores that hold so many times the alarms of a small rate, a resample finds these nearly always."""
+"""Factor on a small rate's number of alarms; among the top scores with this many, a resample nearly always finds these
+alarms.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class RocCurve:
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1: of pairs of scores of all trials, unlike `MembershipRates.auc`."""
+        """Area under the curve, from 0 to 1: over pairs of scores of all trials, unlike `MembershipRates.auc`."""
         return float(np.trapezoid(self.tpr, self.fpr))
 
 
@@ -62,7 +64,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class MembershipRates:
-    """What an attack achieves over all trials and targets; every number lies between 0 and 1."""
+    """The rates of an attack over all trials and targets; every number lies between 0 and 1."""
 
     # Probability that a member's score is above that of another in the same trial, of insiders in another trial, ties
     # counting half; 1/2 without a leak. Over all such pairs, so that trials count by their number of pairs.
@@ -108,7 +110,7 @@ def membership_rates(
     shadows_of_each_other: bool = True,
     of_insiders: bool = False,
 ) -> MembershipRates:
-    """Return what an attack achieves, with intervals over trials.
+    """Return the rates of an attack, with intervals over trials.
 
     The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
     t is the quantile of Student's distribution with W - 1 degrees of freedom for W trials, the standard error that of
@@ -122,15 +124,15 @@ def membership_rates(
     leaks, each trial's own chance weighs more, and the interval is wider than it need be. Attacked trials that are
     nobody's shadows (`shadows` of the attacks) need no factor.
 
-    Held against coins in `tests.validation.coverage`.
+    The coverage of the intervals is tested with coins in `tests.validation.coverage`.
 
     Parameters
     ----------
     scores
         Higher for a likelier member, no NaN, shape (trials, targets); 2 trials or more.
     membership, generator, resamples
-        Which targets were in, in which trials; what draws the trials of each resample; and how many resamples there
-        are, at least 100.
+        The membership of the targets in all trials; the generator for the trials of each resample; and the number of
+        resamples, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).
@@ -181,7 +183,7 @@ def _areas_between_trials(scores: ArrayLike, membership: Membership) -> Floats:
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
-        """Return how many of those are below each of these, ties counting half."""
+        """Return the number of `those` below each of `these`, ties counting half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
     below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)
@@ -196,7 +198,9 @@ def _areas_between_trials(scores: ArrayLike, membership: Membership) -> Floats:
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of trials, a share, with its interval; from 0 to 1 where they are not defined."""
+    """Return the mean of the values of trials, a share, with its interval; the interval is 0 to 1 for undefined
+    values.
+    """
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
     # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100

@@ -17,7 +17,9 @@ from fl_audit.federation.membership import Membership
 
 
 class RmiaForm(StrEnum):
-    """Which reference models there are of a target. ONLINE: trials that used it and others. OFFLINE: only others."""
+    """The reference models of a target. ONLINE: trials with the target and trials without it. OFFLINE: only those
+    without.
+    """
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -25,7 +27,7 @@ class RmiaForm(StrEnum):
 
 @dataclass(frozen=True)
 class RmiaRule:
-    """What is chosen before the attack."""
+    """The choices made before the attack."""
 
     form: RmiaForm = RmiaForm.OFFLINE  # which reference models there are
     gamma: float = 1.0  # how far x must outdo z, above 0; the paper takes 1 or 2
@@ -45,7 +47,7 @@ def rmia_scores(
     rule: RmiaRule | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the share of population records that each target outdoes, from 0 to 1, shape (trials, targets).
+    """Return the share of population records that each target exceeds, from 0 to 1, shape (trials, targets).
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
@@ -53,7 +55,7 @@ def rmia_scores(
     reference trials, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
     a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
 
-    Raises `InputError` if shapes do not fit, a log-probability is not finite or above 0, or a target has no reference
+    Raises `InputError` if shapes do not match, a log-probability is not finite or above 0, or a target has no reference
     trial on a side that is used.
 
     Parameters
@@ -62,8 +64,8 @@ def rmia_scores(
         log p_y of every target under every trial's model, at most 0 and finite, shape (trials, targets); and of records
         that no trial was trained on, shape (trials, records), one record at least.
     membership, shadows
-        Who is in; of it the attack on a trial uses the other trials' rows alone. Which trials may serve as reference
-        models, bool (trials,); all others but the attacked one if None.
+        The membership, of which the attack on a trial uses the other trials' rows alone. The trials that may serve as
+        reference models, bool (trials,); all others but the attacked one if None.
     rule
         Form, gamma and a; `RmiaRule()` if None.
 
@@ -98,7 +100,7 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms of confidences, those too small for a number raised to the smallest."""
+    """Return logarithms of confidences, with those too small for a float raised to the smallest."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 

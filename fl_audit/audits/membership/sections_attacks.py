@@ -1,6 +1,7 @@
-"""What attacks find: of many targets at once, of members by the final model alone, and of an attribute of theirs.
+"""Sections on the attacks: on many targets at once, on members by the final model alone, and on an attribute.
 
-The attacks on many targets stand on one axis, from who sees a finished model alone to who knows all but one coin.
+The attacks on many targets are on one axis, from an attacker that sees only a finished model to one that knows all but
+one coin.
 """
 
 import math
@@ -57,7 +58,7 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: RunContents) -> Row:
-    """Return one rate of an attack beside what is claimed of it."""
+    """Return one rate of an attack next to its claimed limit."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
@@ -197,7 +198,7 @@ ATTACKS = Section(
 
 
 def _scope_of(facts: RunFacts) -> str:
-    """Return whom the bounds cover, in words."""
+    """Return the units that the bounds cover, in words."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."

@@ -1,8 +1,9 @@
-"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models how members are answered.
+"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models how outputs for members
+look.
 
-For every class an attack model sees confidence vectors of shadow trials' models and is told which records they used. It
-then judges the answers of the attacked trials' models. Trials are split into folds: the attack models of a fold learn
-from the trials of the other folds, so no trial is attacked by a model that saw its coins.
+For every class an attack model gets confidence vectors of shadow trials' models, with their membership. It then judges
+the outputs of the attacked trials' models. Trials are split into folds: the attack models of a fold learn from the
+trials of the other folds, so no trial is attacked by a model that saw its coins.
 """
 
 import warnings
@@ -21,15 +22,15 @@ from fl_audit.federation.membership import Membership
 _LEAST_PROBABILITY = 1e-12
 _FEWEST = 2  # members, and others, that a classifier learns from at least
 _EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
-"""A network sees its examples 50 times, or fewer times where these are many: 128,000 in all, and each of them 5 times.
+"""A network sees its examples 50 times, or, with many examples, fewer times: 128,000 in all, and each at least 5 times.
 
-On 6,400 examples a class of the MNIST audit in `experiments/configs` 20 epochs gave the AUC of 50, 0.610, in half the
-time.
+With 6,400 examples a class of the MNIST audit in `experiments/configs`, 20 epochs gave the AUC of 50 epochs, 0.610, in
+half the time.
 """
 
 
 class AttackModel(StrEnum):
-    """Which of scikit-learn's classifiers attacks.
+    """The scikit-learn classifier that attacks.
 
     NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
     TREES: boosted trees on histograms.
@@ -42,7 +43,7 @@ class AttackModel(StrEnum):
 
 @dataclass(frozen=True)
 class ShadowRule:
-    """What is chosen before the attack."""
+    """The choices made before the attack."""
 
     model: AttackModel = AttackModel.NETWORK  # which classifier
     # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
@@ -79,12 +80,12 @@ def shadow_scores(
         Class of each target, shape (targets,). There is one attack model for each class that occurs, and one for all
         classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the trials to learn from.
     membership
-        Who is in; of it the attack on a trial uses the rows of trials it learns from alone.
+        The membership, of which the attack on a trial uses only the rows of the trials that it learns from.
     rule
         Classifier, folds and seed; `ShadowRule()` if None.
     shadows
-        Which trials the attack models learn from, bool (trials,). All other trials are attacked by the same models; the
-        shadow trials themselves get NaN, for the models saw their coins. None: folds.
+        The trials that the attack models learn from, bool (trials,). All other trials are attacked by the same models;
+        the shadow trials themselves get NaN, because the models saw their coins. None uses folds.
     """
     rule = rule or ShadowRule()
     values, classes = _checked(log_probabilities, labels, membership)
@@ -112,7 +113,7 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return confidences as `_confidences` does, where the label's has changed places with that of the first class."""
+    """Return confidences as in `_confidences`, with those of the label and of the first class exchanged."""
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
@@ -128,7 +129,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: Membership, rule: ShadowRule, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of trials to learn from and trials to attack, without a trial in common."""
+    """Return pairs of disjoint sets of trials, to learn from and to attack."""
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
@@ -139,7 +140,7 @@ def _parts(
 
 
 def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
-    """Return a trained classifier; the network stops after its epochs, whether its loss still falls or not."""
+    """Return a trained classifier; the network stops after its epochs, even if its loss still falls."""
     # It takes a second to import, which a run without this attack is spared.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
@@ -170,7 +171,7 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
 
 
 def _fewer_kind(is_in: Flags) -> int:
-    """Return how many members there are, or how many others if these are fewer."""
+    """Return the number of members, or of others if these are fewer."""
     return int(min(is_in.sum(), (~is_in).sum()))
 
 

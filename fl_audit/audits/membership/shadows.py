@@ -1,4 +1,4 @@
-"""Sums over shadow trials: what a trial's attacker may use of all other trials, without a loop over trials.
+"""Sums over shadow trials: the values that a trial's attacker may use of all other trials, without a loop over trials.
 
 An attacker of trial w knows of the other trials which targets they used and what their models say. For each target that
 gives two groups of values, of the trials that used it and of those that did not. All sums are formed once over all
@@ -9,7 +9,7 @@ of its own: any bound that looks at one trial holds. Scores of several trials to
 each has seen the others' coins. Where trials are pooled into one bound, name shadow trials that are attacked by nobody
 (`shadows`), and use the scores of the others.
 
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+Arrays whose shapes do not match, and numbers out of their range, raise `InputError`.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from fl_audit.errors import require
 from fl_audit.federation.membership import Membership
 
 FEWEST = 2
-"""Trials at least in which each target is in, and in which it is out: no trial is a shadow of its own."""
+"""Least number of trials in which each target is in, and in which it is out; no trial is its own shadow."""
 LEAST_SHARE_OF_SPREAD = 1e-12
-"""Least sum of squares, as a share of that over all trials: what rounding leaves of a group of equal values."""
+"""Least sum of squares, as a share of that over all trials; smaller sums of equal values are only rounding."""
 
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """The shadow trials on one side (in or out) of every target, as the attacker of each trial sees them."""
+    """The shadow trials on one side (in or out) of every target, for the attacker of each trial."""
 
     count: Integers  # number of shadow trials, shape (trials, targets)
     mean: Floats  # mean value over them, shape (trials, targets, queries); 0 where there are none
@@ -41,7 +41,7 @@ class ShadowGroup:
 
 
 def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
-    """Return which trials may serve as shadows, bool (trials,): all, unless some are named."""
+    """Return the trials that may serve as shadows, bool (trials,): all, unless some are named."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)
@@ -51,9 +51,10 @@ def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return what each trial's attacker knows of the shadow trials on one side, the attacked trial left out.
+    """Return the shadow trials on one side for each trial's attacker, without the attacked trial.
 
-    Groups with too few shadow trials are refused, naming the side, `in` or `out`, and the target that has fewest.
+    Groups with too few shadow trials raise `InputError`, which names the side, `in` or `out`, and the target with the
+    fewest.
 
     Values are (trials, targets, queries); the side says which trial is on it for which target, (trials, targets), and
     the shadows which trials may serve, (trials,). Values are counted from the median over trials, so that equal ones
@@ -82,7 +83,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: Membership) -> None:
-    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before an attack fails for it."""
+    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` trials, before any attack starts."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
@@ -92,13 +93,13 @@ def require_shadows_of_all(membership: Membership) -> None:
 
 
 def fewest_on_a_side(membership: Membership) -> Integers:
-    """Return in how many trials each target is in, or out if these are fewer, shape (targets,)."""
+    """Return the number of trials in which each target is in, or out if these are fewer, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
 def _as_queries(values: Floats, membership: Membership, what: str) -> Floats:
-    """Return finite values (trials, targets) with an axis of queries, which they may have already, or refuse them."""
+    """Return finite values (trials, targets) with an axis of queries, added if missing, or raise `InputError`."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0

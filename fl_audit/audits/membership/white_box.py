@@ -1,5 +1,5 @@
-"""The white-box attack of Nasr et al. 2019: a network learns from the membership of half of the targets, and judges the
-others.
+"""The white-box attack of Nasr et al. 2019: a network learns the membership of half of the targets, and judges the
+rest.
 
 No shadow trials are needed: the attacker of a trial knows of half of its targets whether they are members, and never
 looks at another trial. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
@@ -31,16 +31,17 @@ from fl_audit.federation.membership import Membership
 _NARROW = 16
 _LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
 _LEAST_SPREAD = 1e-30
-"""Of learning examples that are all but equal the spread says nothing, and dividing by it would overflow."""
+"""Least spread of learning examples: a smaller one of nearly equal values would overflow a division."""
 _FARTHEST = 1e3  # standard deviations beyond which examples are no longer told apart
 
 Shown = Mapping[str, Tensor]
-"""What networks are shown: a part's values (networks, examples, inputs) by its name; in place of the gradient its two
-factors `signals` and `inputs`, (networks, examples, releases, .) each."""
+"""The inputs of networks: a part's values (networks, examples, inputs) by its name; the gradient is replaced by its two
+factors `signals` and `inputs`, (networks, examples, releases, .) each.
+"""
 
 
 class WhiteBoxPart(StrEnum):
-    """What the attack network is shown of a target.
+    """The parts of a target's features that the attack network may use.
 
     GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
     log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
@@ -55,12 +56,12 @@ class WhiteBoxPart(StrEnum):
 
 
 _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxPart.LOSS, WhiteBoxPart.LABEL})
-"""What the code of Bernau et al. 2019 shows it."""
+"""The parts that the code of Bernau et al. 2019 uses."""
 
 
 @dataclass(frozen=True)
 class WhiteBoxRule:
-    """What is chosen before the attack."""
+    """The choices made before the attack."""
 
     parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # what is shown, one part or more; each has a branch of two layers
     # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
@@ -91,8 +92,9 @@ class WhiteBoxRule:
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
     """Return the log-odds of membership that one network a trial gives to all targets, shape (trials, targets).
 
-    Who is in, bool (trials, targets), has no effect where `learnt` is False, which says from which targets, one or
-    more, each trial's network learns. What comes back for these is no attack, for the network was told.
+    The membership, bool (trials, targets), has no effect where `learnt` is False; `learnt` marks the targets, one or
+    more, that each trial's network learns from. The results for these are no attack, because the network knew their
+    membership.
     """
     # Which targets each network learns from, and their weights, which add up to 1, (networks, most). Where a network
     # has fewer examples than another, targets that it does not learn from fill up, with weight 0.
@@ -116,7 +118,7 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 
 
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
+    """Return the networks' inputs for all targets, scaled by the learning examples alone."""
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
         """Return values divided by their spread over the learning examples, about their mean or about 0."""
@@ -170,7 +172,7 @@ class _Networks:
 
     @classmethod
     def initial(cls, rule: WhiteBoxRule, examples: Shown, source: torch.Generator) -> "_Networks":
-        """Return untrained networks, all alike: weights normal with variance 2 / ins (He et al. 2015), no biases."""
+        """Return untrained networks, all alike: normal weights of variance 2 / inputs (He et al. 2015), no biases."""
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
 
@@ -197,7 +199,7 @@ class _Networks:
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of every example, shape (networks, examples).
 
-        The source draws which inputs of the branches are left out; None leaves out none.
+        The source draws the inputs of the branches that are dropped; None drops none.
         """
         seen = []
         for branch in self.branches:
@@ -224,7 +226,7 @@ class _Networks:
             optimizer.step()
 
     def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
-        """Return a dense layer's outputs (networks, examples, outs), with some of its inputs left out."""
+        """Return a dense layer's outputs (networks, examples, outs), with some of its inputs dropped."""
         weights = self.weights[name]
         if source is not None:
             kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
@@ -235,7 +237,7 @@ class _Networks:
         """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
 
         A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
-        added up, as channels of a convolution are.
+        summed, like channels of a convolution.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
@@ -246,11 +248,13 @@ class _Networks:
 
 _LEAST_LEARNT = 2
 _SCALARS_AT_ONCE = 2**23
-"""Scalars, about, that the networks of several trials hold together: 32 MiB, and gradients as much again."""
+"""Approximate number of scalars that the networks of several trials hold together: 32 MiB, and as much for
+gradients.
+"""
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
-    """Draw which half of the targets the attacker of each trial knows, bool (trials, targets).
+    """Draw the half of the targets that the attacker of each trial knows, bool (trials, targets).
 
     Parameters
     ----------
@@ -270,8 +274,8 @@ def white_box_scores(
 ) -> Floats:
     """Return the scores of the white-box attack, shape (trials, targets), higher for a likelier member.
 
-    In each trial one network learns from the known targets and judges the others, and a second one the other way round.
-    The score is the share of targets of its half of the trial that a target outdoes in log-odds of membership, itself
+    In each trial one network learns from the known targets and judges the others, and a second one does the reverse.
+    The score is the share of targets of its half of the trial that a target exceeds in log-odds of membership, itself
     and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than
     2 others to learn from.
 
@@ -280,20 +284,20 @@ def white_box_scores(
     on the learning half, and training ends after a fixed number of steps: theirs reports the best epoch on the judged
     records.
 
-    Why shares and not log-odds: the network that was told of more members says higher log-odds, and what it judges is
-    the other half. Where nothing leaks, log-odds of both halves together had an AUC of 0.45 in simulation with 30
-    targets; with shares it is 1/2 in the mean, exactly, since both halves have the same ones. Where members stand out
-    well it costs about 0.004 of the AUC with 100 targets. No trial's score rests on another's, so `membership_rates`
-    may be told that trials are no shadows of each other.
+    Shares replace log-odds because a network that learned from more members gives higher log-odds, and it judges the
+    other half. Without a leak, log-odds of both halves together had an AUC of 0.45 in simulation with 30 targets; with
+    shares it is exactly 1/2 in the mean, because both halves have the same shares. Where members stand out well this
+    costs about 0.004 of the AUC with 100 targets. No trial's score depends on another's, so `membership_rates` may
+    treat trials as independent.
 
     Parameters
     ----------
     features, rule
-        What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
-        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
+        The features of each target, under one released model or several: the more an insider has seen, the more there
+        are. The inputs and the training of the networks; `WhiteBoxRule()` if None.
     membership, known
-        Who is in; of it a network is told the half of its own trial that it learns from. The halves, bool (trials,
-        targets), are as `known_halves` draws them.
+        The membership, of which a network gets the half of its own trial that it learns from. The halves, bool (trials,
+        targets), as `known_halves` draws them.
     """
     rule = rule or WhiteBoxRule()
     flags = _checked(features, membership, known)
@@ -309,13 +313,17 @@ def white_box_scores(
 
 
 def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
-    """Return how many scalars a trial's networks hold, about: inputs as given and scaled, and what filters give."""
+    """Return the approximate number of scalars of a trial's networks: inputs as given and scaled, and outputs of
+    filters.
+    """
     seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
     return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:
-    """Return the halves, or refuse what does not fit together or cannot be learned from."""
+    """Return the halves, or raise `InputError` if they do not match the features or nothing can be learned from
+    them.
+    """
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

@@ -1,4 +1,4 @@
-"""What a white-box attacker looks at: gradient, activations, outputs and loss of each target under a released model.
+"""Features of a white-box attacker: gradient, activations, outputs and loss of each target under a released model.
 
 The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
 gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
@@ -28,7 +28,7 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 
 @dataclass(frozen=True)
 class WhiteBoxFeatures:
-    """What the attacker sees of each target in each trial, under one released model or several."""
+    """The attacker's features of each target in each trial, under one released model or several."""
 
     signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (trials, targets, releases, outs)
     inputs: Floats32  # inputs of that layer, the last hidden activations, shape (trials, targets, releases, ins)
@@ -65,7 +65,7 @@ class WhiteBoxFeatures:
 
     @property
     def releases(self) -> int:
-        """Number of released models that were looked at."""
+        """Number of released models with features."""
         return int(self.losses.shape[2])
 
     def of_trials(self, trials: slice) -> "WhiteBoxFeatures":
@@ -78,22 +78,22 @@ class WhiteBoxFeatures:
         return replace(self, labels=self.labels[targets], **chosen)
 
     def of_last_release(self) -> "WhiteBoxFeatures":
-        """Return what is seen of the last release alone."""
+        """Return the features of the last release alone."""
         return replace(self, **{name: getattr(self, name)[:, :, -1:] for name in _ARRAYS})
 
     @staticmethod
     def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several releases of the same trials and targets, in the order in which they are given."""
+        """Return the features of several releases of the same trials and targets as one value, in the given order."""
         return _joined(parts, axis=2)
 
     @staticmethod
     def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several batches of trials with the same targets and releases."""
+        """Return the features of several batches of trials with the same targets and releases as one value."""
         return _joined(parts, axis=0)
 
 
 def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
-    """Return parts put together along one axis, or refuse parts that do not belong together."""
+    """Return parts joined along one axis; raise `InputError` if they do not match."""
     require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
     first = parts[0]
     alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
@@ -107,7 +107,7 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
 
 
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
-    """Return what the attacker sees of targets under stacked models, as features of one release.
+    """Return the features of targets under stacked models, for one release.
 
     Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
     al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
@@ -173,7 +173,7 @@ def _linear(model: StackedModel, layer: str) -> nn.Linear:
 
 @contextmanager
 def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Note inputs and outputs of every call of a layer inside the block; gradients end at the noted outputs."""
+    """Record inputs and outputs of every call of a layer inside the block; gradients end at the recorded outputs."""
     calls: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that is called last, or refuse a model that has none of the accepted kind."""
+    """Return the path of the dense layer that is called last; refuse a model without such a layer."""
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]

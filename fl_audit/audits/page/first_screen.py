@@ -1,6 +1,6 @@
 """The first screen of a report, and a run in a few lines on the terminal.
 
-The first screen: the verdict in words, three numbers, a gauge, what to do next, what to beware of.
+The first screen has the verdict in words, three numbers, a gauge, the next step and warnings.
 
 The gauge shows what was claimed, what was shown, and which breach would have been found. It is made of boxes and not
 of a drawing, so that its words keep their size on a phone. Its axis ends beyond everything that was measured, and what
@@ -37,9 +37,7 @@ from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdic
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 
 LARGE_DELTA = 0.5
-"""From this delta times the number of units on, a mechanism that publishes whole units is said to keep the
-guarantee.
-"""
+"""Value of delta times the number of units from which even publishing whole units would keep the guarantee."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Fact:
 
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
-    """Return the three numbers of the first screen: those of what broke come first where the guarantee was broken."""
+    """Return the three numbers of the first screen; after a breach, those of the breach come first."""
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
@@ -126,7 +124,7 @@ def _model(contents: RunContents) -> Fact:
 
 
 def next_step(contents: RunContents) -> str:
-    """Return what to do next, in a few sentences."""
+    """Return the next step for the reader, in a few sentences."""
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
@@ -170,7 +168,7 @@ def _after_consistent(contents: RunContents) -> str:
 
 
 def warnings_of(contents: RunContents) -> list[str]:
-    """Return what to beware of, a line each: no private release, a delta that allows to publish, odd data."""
+    """Return the warnings, one line each: no private release, a delta that allows publishing, odd data."""
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
     if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
@@ -187,7 +185,7 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 
 def first_screen(contents: RunContents) -> str:
-    """Return what fits on the first screen, and on the first page of paper, as HTML."""
+    """Return the first screen, which is also the first page on paper, as HTML."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
@@ -217,7 +215,7 @@ class _Row:
 
 
 def gauge_html(contents: RunContents) -> str:
-    """Return the gauge of a run; where nothing was claimed it says so in its words and has no bars."""
+    """Return the gauge of a run; without a guarantee it has a sentence and no bars."""
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
     if guarantee is None:
@@ -291,7 +289,7 @@ def _axis(end: float) -> str:
 
 
 def _of_verdict(numbers: VerdictFinding) -> str:
-    """Say why the verdict is another than the bar of what was shown suggests."""
+    """Return why the verdict differs from what the bar of the shown epsilon suggests."""
     found = numbers.judged
     shows_breach = found.epsilon_lower_bound > numbers.claimed
     is_broken = numbers.verdict is Verdict.VIOLATED
@@ -307,7 +305,7 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Say where a breach begins, where the accountant guarantees more epsilon than the claimed noise gives away."""
+    """Return where a breach begins, if the accountant guarantees more epsilon than the claimed noise gives away."""
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."
@@ -317,7 +315,7 @@ _WIDEST_NAME = 30
 
 
 def summary_table(contents: RunContents) -> Table:
-    """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
+    """Return a table for the terminal: the verdict, the next step, and the numbers of the report's page."""
     federation, words, warnings = contents.facts.federation, banner(contents), warnings_of(contents)
     title = Text(
         f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "

@@ -1,4 +1,4 @@
-"""The frame of every page, what it says first, and the pieces of HTML that pages are built of; none loads anything."""
+"""The frame of every page, its opening, and the pieces of HTML that pages are built from; none loads anything."""
 
 import base64
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ def html_figure(picture: bytes | str, alternative: str, caption: str, name: str 
     picture
         A PNG, or a drawing that stands in the page itself: an SVG element of `page.pictures`.
     alternative, caption, name
-        What it shows, plain text, for who cannot see it; HTML, escaped already; and the identifier that links lead to,
-        plain text, empty for none.
+        A plain text description of the picture; HTML, escaped already; and the identifier that links lead to, plain
+        text, empty for none.
     """
     label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
@@ -42,7 +42,7 @@ def page_table(
     title: str = "",
     look: str = "numbers",
 ) -> str:
-    """Return a table in a box that scrolls where it is too wide, by keys too.
+    """Return a table in a box that scrolls, also by keys, where the table is too wide.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
     Parameters
     ----------
     value, is_share, digits
-        What stands in a row, whether it is shown in percent, and the digits of a number that is no share.
+        The value in a row, whether it is shown in percent, and the digits of a number that is no share.
     """
     if value is None:
         return escape(MISSING)
@@ -117,7 +117,7 @@ def banner_html(banner: Banner) -> str:
 
 
 def next_html(step: str) -> str:
-    """Return what to do next."""
+    """Return the next step for the reader."""
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
 
 
@@ -139,9 +139,9 @@ def html_page(
     banner: Banner | None = None,
     step: str = "",
 ) -> str:
-    """Return a whole page: its policy forbids scripts and anything from elsewhere, images stand in it as data.
+    """Return a whole page, whose policy forbids scripts and external resources; images are embedded as data.
 
-    Its footer says by which version it was written, and when.
+    The footer has the time of writing and the version.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Writing of a report's files, each whole or not at all; its PDF by WeasyPrint, which an installation may lack."""
+"""Files of a report, each written whole or not at all; the PDF needs WeasyPrint, which may not be installed."""
 
 import contextlib
 import io
@@ -13,12 +13,12 @@ from fl_audit.report.finding import RunContents
 ON_PAPER = """
 @page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
 """
-"""What a PDF has other than a page that a browser prints."""
+"""Styles of a PDF that differ from a page printed by a browser."""
 
 
 @cache
 def hindrance() -> str:
-    """Return why no PDF can be written here, in a phrase; empty where one can."""
+    """Return why no PDF can be written here, in a phrase; empty where it can."""
     try:
         # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -31,7 +31,7 @@ def hindrance() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write a page as a PDF, whole or not at all; without WeasyPrint remove what an earlier run may have left there.
+    """Write a page as a PDF, whole or not at all; without WeasyPrint remove the PDF of an earlier run.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def write_pdf(page: str, path: Path) -> None:
 def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
     """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
 
-    Where no PDF can be written (`hindrance`) there is none afterwards.
+    Where no PDF can be written (`hindrance`), an earlier PDF is removed.
 
     Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
     then moved into place, so that a reader never finds half of one.
@@ -60,7 +60,7 @@ def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool
     Parameters
     ----------
     contents, directory
-        What the report is made of, and where to write: made where it is missing, a report that is there is replaced.
+        The contents of the report, and its directory, which is made if it is missing; an earlier report is replaced.
     pdf_with_appendix
         Whether the PDF holds the appendix too, and not the page alone.
     """

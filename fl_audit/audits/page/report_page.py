@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
+"""The report as one HTML file without external resources: a page, and an appendix that is folded on a screen."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class DrawnPicture:
 
 
 def draw_all(contents: RunContents) -> list[DrawnPicture]:
-    """Return every figure of the report, in order, without those that the run has no numbers for."""
+    """Return every figure of the report, in order, if the run has numbers for it."""
     drawn = []
     for section, numbers in measured(contents):
         if (picture := section.picture) is not None and picture.applies(numbers, contents):
@@ -58,7 +58,9 @@ def draw_all(contents: RunContents) -> list[DrawnPicture]:
 
 
 def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element, short, themed, with names of its own; the same figure gives the same text."""
+    """Return a figure as an SVG element, short, themed, and with its own identifiers; equal figures give equal
+    texts.
+    """
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)
@@ -74,7 +76,7 @@ def _page_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_names(text: str, name: str) -> str:
-    """Keep the names that something refers to, made different from those of other figures; drop all others."""
+    """Keep identifiers that are referred to, made different from those of other figures, and drop all others."""
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
     return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
@@ -144,11 +146,11 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
     ("S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
           "For RMIA", "10.48550/arXiv.2312.03262", _attacks_by("rmia")),
 )  # fmt: skip
-"""Authors, year and title; what it is used for; its identifier; whether a run used it."""
+"""Papers: authors, year and title; their use here; the identifier; and whether a run used the paper."""
 
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
-"""Above what takes a guarantee at its word that was broken."""
+"""The note above numbers that assume a guarantee which the run broke."""
 MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
 
 
@@ -160,7 +162,7 @@ def render_html(
     Parameters
     ----------
     contents, pictures
-        What the report is made of, and the figures, in the order in which they shall appear.
+        The contents of the report, and the figures in their order.
     on_paper
         Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
     with_appendix
@@ -198,7 +200,7 @@ def render_html(
 
 
 def paragraphs(contents: RunContents) -> list[str]:
-    """Return the sentences of the findings whose place is the page."""
+    """Return the sentences of the findings that belong on the page."""
     shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
@@ -208,7 +210,7 @@ def _is_broken(contents: RunContents) -> bool:
 
 
 def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
-    """Whether sentence and figure stand on the page: nothing there takes a broken guarantee at its word."""
+    """Return whether sentence and figure belong on the page, where nothing assumes a broken guarantee."""
     return section.on_page and not (section.trusts and _is_broken(contents))
 
 
@@ -248,7 +250,7 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return a table without the columns in which no row says anything; nothing of no rows."""
+    """Return a table without its empty columns; an empty text without rows."""
     told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
     if not rows:
         return ""
@@ -256,7 +258,7 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    """Return the name of a row, its number, its interval and what is claimed, rounded together where it has these."""
+    """Return the name of a row, its number, interval and claim, the latter three rounded together if present."""
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
     value, low, high = row.cells
@@ -275,7 +277,7 @@ def _configuration(contents: RunContents) -> str:
 
 
 def _annex(contents: RunContents) -> str:
-    """Return what a data-protection officer is told, which is part of the appendix elsewhere."""
+    """Return the section for a data-protection officer, which is part of the appendix elsewhere."""
     numbers = contents.find(OfficerFinding)
     if numbers is None:
         return ""
@@ -283,7 +285,7 @@ def _annex(contents: RunContents) -> str:
 
 
 def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
-    """Return every section with all that it has, folded, under a table of contents."""
+    """Return every section in full, folded, under a table of contents."""
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
     contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
@@ -299,7 +301,7 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
-    """Return all that a section has beside what stands on the page; nothing for nothing."""
+    """Return everything of a section that is not on the page; empty if there is nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [

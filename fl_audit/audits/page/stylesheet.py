@@ -1,4 +1,4 @@
-"""The style of every page: one column, system fonts, light or dark as the reader's screen is, light on paper."""
+"""The style of every page: one column, system fonts, light or dark like the reader's screen, light on paper."""
 
 _COLOURS = {
     "paper": ("#ffffff", "#161616"),
@@ -26,7 +26,7 @@ _COLOURS = {
     "four": ("#7a3b69", "#d99cc6"),
     "five": ("#2a7f86", "#7fced5"),
 }
-"""By name, what a page looks like on a light screen and on paper, and on a dark screen."""
+"""The colours of a page by name: on a light screen and on paper, and on a dark screen."""
 LIGHT, DARK = ({name: pair[side] for name, pair in _COLOURS.items()} for side in (0, 1))
 
 DRAWN = {
@@ -43,7 +43,7 @@ DRAWN = {
     "#7a3b69": "four",
     "#2a7f86": "five",
 }
-"""What stands on a page for the colours that figures are drawn in."""
+"""The names of the page colours that replace the colours of figures."""
 
 _LIGHT_VARIABLES, _DARK_VARIABLES = (
     " ".join(f"--{name}: {colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK)

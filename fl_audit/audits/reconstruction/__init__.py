@@ -1,1 +1,1 @@
-"""The audit of reconstruction: which of several candidates is in, and pictures that are drawn out of updates."""
+"""The reconstruction audit: which of several candidates is in, and images reconstructed from updates."""

@@ -1,4 +1,4 @@
-"""The audit of reconstruction: one of several candidates is in, and an attacker who knows all else names it."""
+"""The reconstruction audit: one of several candidates is in, and an attacker who knows everything else guesses it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ReconstructionAudit(TargetsAudit):
-    """Exactly one of the targets is in."""
+    """The audit in which exactly one of the targets is in."""
 
     judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
     own_settings = ("candidates", "candidate_weights")
@@ -19,16 +19,16 @@ class ReconstructionAudit(TargetsAudit):
     scheme = MembershipScheme.EXACTLY_ONE
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the attribute: the differing record has one of its values."""
+        """Return the attribute, one of whose values the differing record has."""
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return how many candidates there are, and of what."""
+        """Return the number and kind of the candidates, in words."""
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"
         return f"record {public.pair.index} with one of {values} in each trial"
 
     def query(self, public: "Federation") -> ReleaseQuery:
-        """Return the candidates, if the insider is asked: it has to find out which one is in."""
+        """Return the query for candidates, if there is an insider, who has to find out which one is in."""
         return ReleaseQuery.CANDIDATES if public.with_insider else ReleaseQuery.NOTHING

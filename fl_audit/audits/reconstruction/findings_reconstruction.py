@@ -1,4 +1,6 @@
-"""The reconstruction audit: how often the right one of the candidates is named, beside what the guarantee allows."""
+"""Findings of the reconstruction audit: how often the right candidate is guessed, next to the limit of the
+guarantee.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +19,7 @@ _GUESSES = (1, 5, 10, 100)
 
 @dataclass(frozen=True)
 class Success:
-    """How often the truth is among the first guesses."""
+    """The share of trials with the truth among the first guesses."""
 
     guesses: int  # how many guesses the attacker has
     share: float  # share of the trials in which one of them is right, from 0 to 1
@@ -29,7 +31,7 @@ class Success:
 
 @dataclass(frozen=True)
 class ReconstructionFinding:
-    """What an attacker named who knew everything but which of the candidates was in."""
+    """The guesses of an attacker that knew everything except which of the candidates was in."""
 
     candidates: int  # how many records, clients, or values of a column there were
     # Share of the trials that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
@@ -48,7 +50,7 @@ class ReconstructionFinding:
 
     @cached_property
     def first(self) -> Success:
-        """How often the first guess is right."""
+        """The success of the first guess."""
         return self.successes[0]
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class ReconstructionFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
-    """Return how often the right candidate was named; None outside the reconstruction audit, or without insider."""
+    """Return how often the right candidate was guessed; None outside the reconstruction audit, or without insider."""
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:
         return None

@@ -1,6 +1,6 @@
-"""The best drawing for what was seen: by the first layer, by descent, or with the help of other people's pictures.
+"""Image reconstruction from observed updates: by the first layer, by descent, or with images of other people.
 
-The last bias of a model tells which classes an update was made of, before any picture is sought.
+The last bias of a model reveals the classes in an update before any image is sought.
 """
 
 import math
@@ -19,12 +19,12 @@ from fl_audit.errors import require, require_number
 from fl_audit.learning.stacked_model import CACHE_BUDGET, StackedModel
 
 _BREAKS = (2.667, 1.6, 1.142)
-"""At these parts of the iterations the step falls to a tenth, as in the authors' code."""
+"""Parts of the iterations at which the step falls to a tenth, as in the authors' code."""
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How long and how far is searched."""
+    """The length and the extent of the search."""
 
     iterations: int = 1000  # steps of Adam, at least 1
     step: float = 0.1  # of each pixel, in the first three eighths; positive
@@ -57,9 +57,9 @@ def descended(
     descent: Descent = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
-    """Return pictures whose updates are those that were seen, as nearly as the search finds them.
+    """Return images whose updates match the observed ones, as closely as the search can.
 
-    They are float32 (owners, pictures, *shape), from 0 to 1, an owner's pictures in the order of its labels.
+    They are float32 (owners, images, *shape), from 0 to 1, an owner's images in the order of its labels.
 
     Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4):
     one less the cosine of both updates, plus total variation, by Adam on the signs of the gradient, in the box of
@@ -68,8 +68,8 @@ def descended(
     Parameters
     ----------
     shared, seen, labels
-        How pictures become updates; what each owner shared, float32 (owners, parameters); and what its pictures show,
-        int64 (owners, pictures).
+        The map from images to updates; the shared update of each owner, float32 (owners, parameters); and the labels of
+        its images, int64 (owners, images).
     draw, descent
         Draws the starts; how long and how far is searched.
     on_step
@@ -111,19 +111,19 @@ def descended(
 
 
 MOST_OTHERS = 1000
-"""Of so many other people's pictures the attacker works out the updates, which it holds at once."""
+"""Largest number of other people's images whose updates the attacker computes and holds at once."""
 
 
 @dataclass(frozen=True)
 class OtherPictures:
-    """Pictures of the population that the attacker has, and their labels; the true ones are not among them."""
+    """The attacker's images of the population, and their labels; the true ones are not among them."""
 
     pictures: Tensor  # float32 (others, *shape), from 0 to 1
     labels: Tensor  # int64 (others,)
 
 
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
-    """Refuse records that are no pictures of at least 7x7 pixels from 0 to 1.
+    """Refuse records that are not images of at least 7x7 pixels from 0 to 1.
 
     Parameters
     ----------
@@ -146,18 +146,18 @@ def drawn_pictures(
     descent: Descent = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
-    """Return what an attacker draws of the pictures of every owner, float32 (owners, count, *shape).
+    """Return the attacker's reconstruction of the images of every owner, float32 (owners, count, *shape).
 
-    Without noise a first dense layer writes a single picture down, and elsewhere descent finds pictures; what noise
-    hides is filled in from others.
+    Without noise a first dense layer reveals a single image, and elsewhere descent finds images; other images fill in
+    what noise hides.
 
     Parameters
     ----------
     shared, seen
-        How pictures become updates, and what was seen of each owner, float32 (owners, parameters).
+        The map from images to updates, and the observation of each owner, float32 (owners, parameters).
     count, noise, others
-        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0; and
-        what the attacker has, at least `count` pictures.
+        Number of images of each owner, at least 1; standard deviation of the noise in each coordinate, from 0; and the
+        attacker's own images, at least `count`.
     draw, descent, on_step
         As for `descended`.
     """
@@ -173,9 +173,11 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return which other pictures might be an owner's, (as many owners as pictures, count), in the order of labels.
+    """Return possible image sets of an owner from other images, (as many owners as images, count), in the order of
+    labels.
 
-    An update does not tell the order of its records. In that of their labels, the same place of two owners looks alike.
+    An update does not reveal the order of its records. In the order of labels, the same place of two owners looks
+    alike.
     """
     known = labels.cpu().numpy()
     if count == 1:
@@ -194,8 +196,8 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     """Return the one picture behind every gradient of one record, float32 (owners, 1, *shape), from 0 to 1.
 
     With d_k the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
-    3.1). Under noise each unit says so less clearly the smaller d_k is, so x is their least squares: sum of d_k times
-    the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
+    3.1). Under noise a unit is less informative the smaller d_k is, so x is the least squares solution: the sum of d_k
+    times the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -206,10 +208,10 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear estimate of least squared error of what each owner has, float32 (owners, *shape), from 0 to 1.
+    """Return the linear least squares estimate of each owner's image, float32 (owners, *shape), from 0 to 1.
 
-    What the attacker knows of other people's pictures, and of what they would have shared without noise, fills in what
-    noise hides. It needs no label and no layer, and works for every model and every rule of updates.
+    The attacker's knowledge of other people's images, and of their updates without noise, fills in what noise hides.
+    The estimate needs no label and no layer, and works for every model and every rule of updates.
 
     mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other pictures
     (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred it is
@@ -227,7 +229,7 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 
 
 def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
-    """Return which classes the records of every owner have, int64 (owners, count), in ascending order.
+    """Return the inferred classes of the records of every owner, int64 (owners, count), in ascending order.
 
     Records that the attacker has, of the population, at least `count`, stand for the owners': how sure the model is of
     them, and how much of their gradients clipping leaves.
@@ -249,7 +251,7 @@ def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tenso
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
-    """Refuse a model whose updates do not tell labels: whose last parameter is no bias of its so many classes.
+    """Refuse a model whose updates do not reveal labels: its last parameter is not a bias with one entry per class.
 
     Parameters
     ----------
@@ -262,7 +264,7 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 
 def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
-    """Return by what a record's gradient is multiplied on average before it is added to an update."""
+    """Return the mean factor on a record's gradient in an update."""
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
     if shared.clipping_norm is None:

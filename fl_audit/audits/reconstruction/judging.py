@@ -1,4 +1,4 @@
-"""The audit of reconstruction: one of several candidates is in, and an attacker who knows all else names it."""
+"""Planning and judging of the reconstruction audit, in which an attacker guesses the one candidate that is in."""
 
 import numpy as np
 
@@ -17,17 +17,17 @@ from fl_audit.verdict.verdict import Judgement, judged_with_opened
 
 
 class ReconstructionJudging:
-    """Exactly one of the targets is in."""
+    """Planning and judging where exactly one of the targets is in."""
 
     def require_playable(self, public: Federation) -> None:
-        """Refuse what candidates cannot be played with."""
+        """Refuse a federation that does not support candidates."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, "reconstruction")
         require_candidates(public)
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return what first guesses that were right say, and the noise along the true candidate."""
+        """Return the judgement by the number of right first guesses, and by the noise along the true candidate."""
         if (ranks := candidate_ranks(run)) is None:
             return None
         chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
@@ -36,18 +36,18 @@ class ReconstructionJudging:
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunFacts) -> str:
-        """Say of which candidates and seed a verdict is."""
+        """Return the candidates and seed that a verdict covers."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
             "data and other seeds were not tried."
         )
 
     def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing: there is always one candidate that is in, and others that are not."""
+        """Return an empty text: one candidate is always in, and others are not."""
         return ""
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedLimits | None:
-        """Return what the insider finds of the noise, along the candidates alone.
+        """Return the insider's limit of detection for the noise, along the candidates alone.
 
         Parameters
         ----------
@@ -57,12 +57,12 @@ class ReconstructionJudging:
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return how often a candidate could count: one is in in every trial."""
+        """Return the limit for how often a candidate counts; one of them is in in every trial."""
         return limit_of_signal(planned, is_always_in=True)
 
 
 def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the place of the truth among the candidates, (trials,); None outside this audit, or without insider."""
+    """Return the rank of the true candidate, (trials,); None outside this audit, or without insider."""
     return run.once(_ranks)
 
 
@@ -81,7 +81,7 @@ def _ranks(run: FinishedRun) -> Integers | None:
 
 
 def candidates_of(run: FinishedRun) -> tuple[Floats, Integers]:
-    """Return the log-odds of each candidate against nobody, (trials, candidates), and the true one."""
+    """Return the log-odds of each candidate against none, (trials, candidates), and the true candidate."""
     table, shape = run.tables.targets, (run.trials, -1)
     assert table is not None, "the audit of reconstruction has candidates"
     truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)

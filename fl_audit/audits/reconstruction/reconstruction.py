@@ -1,4 +1,4 @@
-"""Reconstruction: how often the right candidate is named, and how close drawn pictures come to the true ones."""
+"""Measures of reconstruction: the rank of the true candidate, and the similarity of reconstructed and true images."""
 
 import math
 from bisect import bisect_left
@@ -25,9 +25,9 @@ from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, j
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
-    """Return the place of the true candidate in the attacker's order, 1 being its first guess.
+    """Return the rank of the true candidate in the attacker's order, 1 for its first guess.
 
-    Of candidates that look alike the one with the smaller number is guessed first, whichever is true.
+    Among equal candidates the one with the smaller number is guessed first, whichever is true.
 
     Parameters
     ----------
@@ -63,20 +63,20 @@ _WORDS = JudgementWords(
 def judge_hits(
     hits: int, trials: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
 ) -> Judgement:
-    """Return whether first guesses that were right contradict the guarantee.
+    """Return the judgement of the guarantee by the number of right first guesses.
 
-    It is violated where so many hits or more have a probability under the level by the reconstruction bound, and where
-    there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise. The
-    lower bound on epsilon is log((p - delta) / chance), p the lower end of the share of hits: no mechanism with
-    (epsilon, delta)-DP is hit more often than e^epsilon chance + delta.
+    It is violated where at least so many hits have a probability under the level by the reconstruction bound, and where
+    there is less noise than claimed; otherwise the verdict is as in `judged_with_noise`, and never consistent without
+    noise. The lower bound on epsilon is log((p - delta) / chance), where p is the lower end of the share of hits: under
+    (epsilon, delta)-DP that share is at most e^epsilon chance + delta.
 
     Parameters
     ----------
     hits, trials
         Trials in which the first guess was right, of how many, at least 1; they are independent.
     chance, guarantee
-        How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones; and the
-        guarantee, for all neighbours.
+        The prior probability of the likeliest candidate: 1 / m for m equally likely ones; and the guarantee, for all
+        neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
@@ -105,7 +105,8 @@ def _share_found(trials: int, bound: float) -> float:
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return an epsilon that is passed at a confidence: who keeps it is hit at most e^epsilon chance + delta often.
+    """Return an epsilon that is exceeded with a confidence: a mechanism with epsilon is hit at most e^epsilon chance +
+    delta often.
 
     Parameters
     ----------
@@ -121,12 +122,12 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
 
 _SSIM = Dissimilarity.SSIM
 WORST = 0.01
-"""Share of the pictures that are told beside the mean: those that were drawn best."""
+"""Share of the images that are reported next to the mean: those with the best reconstructions."""
 
 
 @dataclass(frozen=True)
 class ReconstructionQuality:
-    """How close each picture was drawn."""
+    """The similarity of each reconstructed image to the true one."""
 
     psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
     ssim: Floats  # structural similarity, at most 1, (pictures,)
@@ -134,13 +135,13 @@ class ReconstructionQuality:
     candidates: int  # how many pictures the true one was among
 
     def worst(self, values: Floats) -> float:
-        """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: what owners lose."""
+        """Return the mean over the `WORST` share of images, those with the best reconstructions, at least one image."""
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
 
 
 @dataclass(frozen=True)
 class Level:
-    """How much noise hides a contribution from whoever knows all others."""
+    """A level of noise: how well it hides a contribution from an adversary that knows all others."""
 
     epsilon: float  # of the guarantee; infinite without noise
     mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
@@ -161,7 +162,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What an attacker drew under some noise."""
+    """The attacker's reconstructions under some noise."""
 
     level: Level  # the noise
     pictures: Floats32  # float32 (pictures, *shape)
@@ -171,7 +172,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class ReconstructedImages:
-    """What an attacker draws who knows all contributions but one."""
+    """The reconstructions of an attacker that knows all contributions but one."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[Drawing, ...]  # from no noise to the most
@@ -200,7 +201,7 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageTargets:
-    """Whose pictures are drawn, and among whose they are to be found."""
+    """The images to reconstruct, and the candidates among which they are to be identified."""
 
     pictures: Tensor  # the true ones, float32 (owners, each, *shape)
     labels: Tensor  # their labels, int64 (owners, each)
@@ -216,7 +217,7 @@ def drawings(
     descent: Descent = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Drawing]:
-    """Yield what an attacker draws who knows all contributions but one, at every level of noise.
+    """Yield the reconstructions of an attacker that knows all contributions but one, at every level of noise.
 
     Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
     a server may do to a picture within the guarantee.
@@ -224,9 +225,9 @@ def drawings(
     Parameters
     ----------
     shared
-        How the pictures of an owner become an update; with a clipping norm where there is noise.
+        The map from the images of an owner to an update; with a clipping norm where there is noise.
     victims, others, levels
-        Whose pictures, what the attacker has of the population, and the noise.
+        The owners' images, the attacker's images of the population, and the noise.
     draws
         Generator of each level's noise and starts, by its number.
     descent, on_step
@@ -247,7 +248,7 @@ def drawings(
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:
-    """Return drawn pictures in the order of the true ones: an update says nothing of the order of its records.
+    """Return reconstructed images in the order of the true ones, because an update does not reveal their order.
 
     Parameters
     ----------
@@ -263,14 +264,14 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
 
 def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
-    """Return how close pictures were drawn.
+    """Return the similarity of reconstructed to true images.
 
     Parameters
     ----------
     true
         Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
     drawn, population
-        What was drawn of each, and other pictures, (others, *shape), among which the true one is to be found.
+        The reconstructions, and other images, (others, *shape), among which the true one is to be identified.
 
     Raises
     ------

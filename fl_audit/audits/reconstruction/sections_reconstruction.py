@@ -1,4 +1,4 @@
-"""What could be reconstructed: which of many candidates was used, and pictures, beside what the guarantee allows."""
+"""Sections on the reconstruction: the candidate that was used, and images, next to the limit of the guarantee."""
 
 import math
 from collections.abc import Sequence
@@ -102,20 +102,20 @@ def _epsilon(drawing: Drawing, is_own: bool) -> str:
 
 
 def _allowed(drawing: Drawing, once: str = "") -> str:
-    """Return how often a picture is named at most, and in how many guesses; `once` follows where it is one."""
+    """Return how often an image is identified at most, and in how many guesses; `once` follows a single guess."""
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 
 
 def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], own: int | None = None) -> None:
-    """Draw pictures and what is drawn of them at each level of noise, with the bound below each row.
+    """Draw images and their reconstructions at each level of noise, with the bound below each row.
 
     Parameters
     ----------
     figure, true
         An empty figure, and the pictures, (pictures, *shape), of which at most 8 are shown.
     drawings, own
-        What was drawn of them, and which of the drawings is at the noise of the run.
+        The reconstructions, and the index of the one at the noise of the run.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
@@ -130,7 +130,7 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return pictures beside each other as matplotlib takes them, (height, width) or (height, width, 3)."""
+    """Return images beside each other in matplotlib's layout, (height, width) or (height, width, 3)."""
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)

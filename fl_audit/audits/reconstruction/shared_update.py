@@ -1,4 +1,4 @@
-"""What an owner shares about a few of its records, as the attacker works it out for records that it tries."""
+"""The update that an owner shares for a few records, as a function of records that an attacker tries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class SharedUpdate:
-    """How records become what is shared: the rule of the federation, and the model that everybody was sent.
+    """The map from records to an update: the rule of the federation, and the model that everybody received.
 
     Raises `InputError` if the local optimizer is not SGD.
     """
@@ -42,7 +42,7 @@ class SharedUpdate:
         require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return what the owner of some records shares, float32 (parameters,); differentiable, and fit for vmap.
+        """Return the update of the owner of some records, float32 (parameters,); differentiable, and fit for vmap.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class SharedUpdate:
         return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
 
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return what many owners share, float32 (owners, parameters).
+        """Return the updates of many owners, float32 (owners, parameters).
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class SharedUpdate:
         return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the start less the end of SGD on the mean loss of each batch."""
+        """Return the start minus the end of SGD on the mean loss of each batch."""
         assert self.schedule is not None, "local training has a schedule"
         now = parameters
         for batch in self.batches:
