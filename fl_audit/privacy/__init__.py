@@ -1,1 +1,1 @@
-"""What is claimed: pure mathematics, without torch."""
+"""Privacy guarantees: pure mathematics, without torch."""

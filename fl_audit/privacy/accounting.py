@@ -1,4 +1,4 @@
-"""From what is released to (epsilon, delta), by the name of who accounts; any composition of releases as one value.
+"""Accounting from releases to (epsilon, delta) by the chosen accountant; any composition of releases is one value.
 
 No epsilon is reported without the name of the accountant that computed it. How each of them computes stands in
 `gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Numbers out of their range raise `InputError`.
@@ -26,12 +26,12 @@ _CHEAP = 50_000  # grid points up to which a distribution is put on a finer grid
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """A composition of releases between neighbours, and the insider's belief before it sees any.
+    """A composition of releases between neighbours, and the insider's prior belief.
 
-    Where every release is Gaussian without sampling, all answers are closed forms of
-    mu = sqrt(sum of count (Delta/sigma)^2). Otherwise they come from a pessimistic privacy loss distribution (module
-    `pld`): epsilon, delta, advantage and beliefs are never too small, the trade-off never too large, and `error` bounds
-    what epsilon is above the truth.
+    If every release is Gaussian without sampling, all answers are closed forms of mu = sqrt(sum of count
+    (Delta/sigma)^2). Otherwise they come from a pessimistic privacy loss distribution (module `pld`): epsilon, delta,
+    advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds the excess of
+    epsilon over the truth.
 
     Epsilon, delta, advantage and trade-off hold for releases that are chosen adaptively, as long as the sensitivities
     are never larger than the events say, and for every coarser view of them. So do beliefs under
@@ -67,7 +67,7 @@ class PrivacyProfile:
 
     @property
     def error(self) -> float:
-        """How far `epsilon` can lie above the truth (at a delta smaller by 1e-12): 0 for closed forms."""
+        """Largest excess of `epsilon` over the truth (at a delta smaller by 1e-12): 0 for closed forms."""
         return 0.0 if self.gaussian_mu is not None else self._curves.error
 
     @property
@@ -75,7 +75,7 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return whether epsilon and beliefs at delta are read off closed forms or curves, not only bounded."""
+        """Return whether epsilon and beliefs at delta come from closed forms or curves, rather than bounds alone."""
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:
@@ -96,7 +96,7 @@ class PrivacyProfile:
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
     def belief_at(self, delta: float, sensitivities: Sensitivities) -> float:
-        """Return the belief in the true data set that the insider passes with probability at most delta.
+        """Return the belief in the true data set that the insider exceeds with probability at most delta.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
     Parameters
     ----------
     profile, delta
-        What is released, and how neighbours differ; above 0 and below 1.
+        The releases and the relation between neighbours; above 0 and below 1.
     accountant
         `pld` puts losses on a grid even where a closed form exists; its result is above the truth by at most the error
         that `pld.loss_curves` states.
@@ -155,7 +155,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
 
 def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
-    """Return who accounts exactly: `gdp` where every event is Gaussian noise without sampling, otherwise `pld`."""
+    """Return the exact accountant: `gdp` where every event is Gaussian noise without sampling, otherwise `pld`."""
     return Accountant.PLD if any(exact_gaussian_mu(event) is None for event in events) else Accountant.GDP
 
 
@@ -180,7 +180,7 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     Parameters
     ----------
     accountant, mu, delta
-        Which accountant; the Gaussian-DP parameter, at least 0; above 0 and below 1.
+        The accountant; the Gaussian-DP parameter, at least 0; above 0 and below 1.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
@@ -208,7 +208,7 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     Parameters
     ----------
     accountant, epsilon, delta
-        Whose epsilon it is, at least 0, and its delta, above 0 and below 1.
+        The accountant; its epsilon, at least 0, and its delta, above 0 and below 1.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
@@ -232,10 +232,10 @@ def client_epsilons(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[float, ...]:
-    """Return the epsilon that every client that trains with Opacus guarantees its records over all rounds, in order.
+    """Return the epsilon over all rounds of every client that trains with Opacus for its records, in order.
 
-    Records come or go (add-remove), as in Opacus' accountants. Raises `InputError` if a number is out of its range, or
-    the accountant cannot account for sampling.
+    Records are added or removed (add-remove), as in Opacus' accountants. Raises `InputError` if a number is out of its
+    range, or the accountant cannot account for sampling.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""From a guarantee that a person can relate to, to the smallest noise that keeps it.
+"""Calibration: the smallest noise that keeps a guarantee, stated in terms that a person understands.
 
-A calibration is a target (module `targets`) and a claim at unit noise; what the noise that is found guarantees is told
-by
-`guarantee`.
+A calibration takes a target (module `targets`) and a claim at unit noise; `guarantee` gives the guarantee of the noise
+that is found.
 """
 
 import math
@@ -22,30 +21,32 @@ from fl_audit.privacy.targets import Target
 from fl_audit.root_finding import smallest_root
 
 _HARDLY_EVER = 1e-6
-"""Probability with which a unit takes part in any round at all, under which the smallest noise is tried first."""
+"""Probability that a unit takes part in any round, below which the smallest noise is tried first."""
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
 SMALLEST_SAMPLED_NOISE = 0.01
 """Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a guarantee, so that even
-less noise would do."""
+less noise would do.
+"""
 
 
 def noise_multiplier_for(target: Target, claim: Claim) -> float:
     """Return the smallest noise multiplier, sigma over the sensitivity, that keeps the target.
 
-    What is returned keeps the guarantee as `guarantee` states it. It is the smallest that does to 1e-9 of itself; with
-    sampling to 1e-8, with sampling under `pld` to 1e-5, and not under `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if
-    the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach the target.
+    The result keeps the guarantee as `guarantee` states it. Its relative excess over the smallest possible value is at
+    most 1e-9; with sampling 1e-8, with sampling under `pld` 1e-5, and it is at least `SMALLEST_SAMPLED_NOISE` then.
+    Raises `InputError` if the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach
+    the target.
 
     Parameters
     ----------
     target
-        What is claimed. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
-        of the log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An
-        advantage is kept exactly, delta(0), whoever the accountant is. `rdp-classic` takes the larger of that noise and
-        of the one that Eq. (6) asks, so that `rho_alpha`, which is told beside it, stays at the target too.
-        Reconstruction and singling out are kept exactly, whoever the accountant is (module `reconstruction`).
+        The target. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail of the
+        log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An advantage is
+        kept exactly, as delta(0), with every accountant. `rdp-classic` takes the larger of that noise and of the noise
+        of Eq. (6), so that `rho_alpha`, which is reported with it, stays at the target too. Reconstruction and singling
+        out are kept exactly, with every accountant (module `reconstruction`).
     claim
-        What is released at unit noise: a noise multiplier z means `claim.with_noise(z)`.
+        The claim at unit noise: a noise multiplier z means `claim.with_noise(z)`.
 
     Examples
     --------
@@ -76,13 +77,13 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
 def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     """Return the smallest noise multiplier that keeps the target under every one of some claims at unit noise.
 
-    The first claim is calibrated for, then the one that misses the target most at that noise, until none misses it.
-    Raises `InputError` as `noise_multiplier_for`.
+    The first claim is calibrated, then the one that misses the target most at that noise, until none misses it. Raises
+    `InputError` as `noise_multiplier_for`.
 
     Parameters
     ----------
     target, claims
-        What is claimed, and under which claims: at least one, each with noise multiplier 1.
+        The target, and the claims that have to keep it: at least one, each with noise multiplier 1.
     """
     first, *left = claims
     noise = noise_multiplier_for(target, first)
@@ -96,7 +97,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return what a claim guarantees over what it is to guarantee: the target is kept up to 1."""
+    """Return the ratio of a claim's guarantee to the target, which is kept up to 1."""
 
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)
@@ -183,21 +184,21 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> 
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Refuse a target under what the accountant reports without any release, in the terms that the user chose."""
+    """Refuse a target below the accountant's result without any release, in the terms that the user chose."""
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
     require(epsilon > floor, f"{name} is {target:.6g}: {accepted}, which it reports even where nothing is released")
 
 
 def _start(claim: Claim, mu: float) -> float:
-    """Return a first guess with sampling: amplification by the rate, but not under a noise multiplier of 1/2."""
+    """Return a first guess with sampling: amplification by the rate, with a noise multiplier of at least 1/2."""
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)
 
 
 def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: float) -> float:
-    """Return the root of a gap: near it on a coarse grid first, then on the grid that the answer is stated on."""
+    """Return the root of a gap: near it on a coarse grid first, then on the grid of the final answer."""
 
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
@@ -209,7 +210,7 @@ def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: floa
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Return the noise multiplier, raised by the few units of rounding after which the target is kept."""
+    """Return the noise multiplier, raised by the few rounding units after which the target is kept."""
     raised, step = noise_multiplier, 1e-16
     while not kept(raised):
         step *= 2

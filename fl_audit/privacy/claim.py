@@ -1,4 +1,4 @@
-"""The claim: all that a guarantee refers to, as one value.
+"""The claim: everything that a guarantee refers to, as one value.
 
 Calibration, guarantees, figures and the command line read nothing else, so that noise cannot be calibrated under one
 adjacency and reported under another.
@@ -21,23 +21,24 @@ from fl_audit.privacy.scores import Sensitivities, require_prior
 
 @dataclass(frozen=True)
 class Claim:
-    """What is released between which neighbours, and how it is accounted for.
+    """The releases, the relation between neighbours, and the accounting.
 
     Raises `InputError` if there is no event or one of another kind, a name is unknown, or a number is out of its range.
 
     Parameters
     ----------
     adjacency
-        How neighbours differ, or the name of it, such as `replace-record`: the sensitivities of the events refer to it.
+        The relation between neighbours, or its name, such as `replace-record`: the sensitivities of the events refer to
+        it.
     events
-        What is released over the whole training, the release of the rounds first; at least one event.
+        The releases over the whole training, those of the rounds first; at least one event.
     delta
         Delta of (epsilon, delta)-DP, and the probability with which a belief may be passed; above 0 and below 1.
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant
-        Who computes epsilon and the belief bound, or the name of it; left out, the exact one: `gdp` where every event
-        is Gaussian without sampling, otherwise `pld`.
+        The accountant of epsilon and the belief bound, or its name; left out, the exact one: `gdp` where every event is
+        Gaussian without sampling, otherwise `pld`.
     sensitivities
         Whether the rounds' sensitivities are fixed. Only belief bounds depend on it. ADAPTIVE, the weaker assumption,
         holds for every training; FIXED is for noise that follows the local sensitivity.
@@ -98,7 +99,7 @@ class Claim:
 
     @property
     def profile(self) -> PrivacyProfile:
-        """What is released, ready to answer questions about it."""
+        """The composition of all releases."""
         return PrivacyProfile(self.events, self.adjacency, self.prior)
 
     @property
@@ -108,7 +109,7 @@ class Claim:
 
     @property
     def rounds(self) -> int:
-        """How often the first event takes place."""
+        """The count of the first event."""
         return self.events[0].count
 
     @property
@@ -124,19 +125,21 @@ class Claim:
 
     @property
     def full_participation_mu(self) -> float:
-        """The Gaussian-DP parameter mu of a unit that takes part every time; infinite with noise of other kinds."""
+        """The Gaussian-DP parameter mu of a unit that takes part every time; infinite with other noise."""
         each = [full_participation_mu(event) for event in self.events]
         return math.hypot(*(math.inf if mu is None else mu for mu in each))
 
     def with_noise(self, factor: float) -> "Claim":
-        """Return the claim with all Gaussian noise multiplied by a factor; events of other kinds stay as they are.
+        """Return the claim with all Gaussian noise multiplied by a factor; events of other kinds do not change.
 
-        A claim is calibrated at unit noise: there the factor is the noise multiplier.
+        A claim is calibrated at unit noise, where the factor is the noise multiplier.
         """
         return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim over so many rounds, at least 1; events of other counts are scaled with the first one."""
+        """Return the claim over another number of rounds, at least 1; events of other counts are scaled in
+        proportion.
+        """
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

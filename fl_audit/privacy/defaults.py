@@ -1,6 +1,6 @@
-"""What a guarantee has that leaves these out: the one table that command line, Python and TOML read.
+"""Defaults of a guarantee: the one table that command line, Python and TOML read.
 
-The relation between neighbours stands in no table: a guarantee without it means nothing, so it is always named.
+The relation between neighbours has no default: a guarantee without it means nothing, so it must always be named.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from fl_audit.privacy.names import Sensitivities
 
 ACCOUNTANT: Final = None
-"""None is the exact accountant of what is released: `gdp` where it is plain Gaussian, otherwise `pld`."""
+"""None is the exact accountant of the releases: `gdp` where they are plain Gaussian, otherwise `pld`."""
 DELTA: Final = 0.001  # delta of a configuration; command line and Python ask for it
 PRIOR: Final = 0.5  # the insider's belief in the true data set before anything is seen
 SAMPLING_RATE: Final = 1.0  # everybody takes part in every round

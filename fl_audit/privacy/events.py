@@ -1,4 +1,4 @@
-"""What is released in training, as values: the kinds of noisy release that a guarantee is made of.
+"""Releases of a training as values: the kinds of noisy release that make up a guarantee.
 
 Every event describes the pair of output distributions that tell two neighbouring training sets apart best, so an event
 needs the sensitivity under the adjacency that the guarantee refers to, and nothing else about the data.
@@ -99,7 +99,8 @@ class LaplaceRelease:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
+    """A bit that is reported truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in
+    it.
 
     Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
     """
@@ -150,7 +151,7 @@ def gaussian_rounds(
 
 
 def batches_per_epoch(records: int, batch: int) -> int:
-    """Return how many steps make an epoch: the records over the batch size, rounded up, as torch's data loader counts.
+    """Return the number of steps of an epoch: records over batch size, rounded up, as torch's data loader counts.
 
     Opacus samples every record into a step with probability one over this number (`PrivacyEngine`, with Poisson
     sampling). Where the batch size divides the records that is batch / records, and otherwise a little less.
@@ -173,11 +174,12 @@ def local_events(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[ReleaseEvent, ...]:
-    """Return what one client releases over the whole training if it trains with Opacus: client-side DP-SGD.
+    """Return the releases of one client over the whole training with Opacus: client-side DP-SGD.
 
-    It clips and noises by itself, so that its guarantee depends on its own shard alone: over all rounds it makes rounds
-    x steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, which costs nothing
-    more. Raises `InputError` if a number is out of its range, or not exactly one of epochs and steps is given.
+    The client clips and adds noise by itself, so its guarantee depends on its own shard alone: over all rounds it makes
+    rounds x steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, so the
+    guarantee covers them too. Raises `InputError` if a number is out of its range, or not exactly one of epochs and
+    steps is given.
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ def local_events(
     noise_multiplier
         Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
     epochs, steps
-        How many epochs, or how many steps, the client trains in a round, from 1; exactly one of them is given.
+        The number of epochs, or of steps, in a round of the client, from 1; exactly one of them is given.
     """
     batches = batches_per_epoch(records, batch)
     given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
@@ -210,7 +212,7 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
 
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    """Return the event between neighbours that lie half as far apart; a bit has no halves and is returned as it is."""
+    """Return the event between neighbours at half the distance; a bit is returned unchanged."""
     match event:
         case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)
@@ -225,7 +227,8 @@ def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
 def full_participation_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
 
-    With sampling it is exact for units whose coins all fell on taking part, and bounds an insider who sees the coins.
+    With sampling it is exact for units that happened to take part every time, and bounds an insider who sees the
+    sampling.
     """
     return None if event.noise_multiplier is None else math.sqrt(event.count) / event.noise_multiplier
 

@@ -163,7 +163,7 @@ def combined_multiplier(*multipliers: float) -> float:
 
 
 def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
-    """Return the noise multiplier that the sum needs so that sum and bit together have the given one.
+    """Return the noise multiplier of the sum with which sum and bit together have the given one.
 
     z_sum = (z^-2 - z_bit^-2)^(-1/2) (Andrew et al. 2021, theorem 1, where z_bit = 2 sigma_b), above z.
 

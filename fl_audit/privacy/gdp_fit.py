@@ -1,4 +1,4 @@
-"""One Gaussian parameter mu that stands for a whole privacy profile, with the error of the fit.
+"""A single Gaussian parameter mu that covers a whole privacy profile, with the error of the fit.
 
 An (epsilon, delta) pair is one point of a curve, and two mechanisms with the same pair can differ everywhere else.
 Where the curve is nearly that of a Gaussian mechanism, mu says all of it, and the regret says how nearly.
@@ -18,13 +18,13 @@ from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.gaussian import gdp_mu
 
 SMALLEST_DELTA = 1e-7
-"""Down to this delta mu covers the profile: below it, curves of sampled releases are upper bounds and no fit."""
+"""Smallest delta at which mu covers the profile: below it, curves of sampled releases are upper bounds and no fit."""
 _EPSILONS, _ALPHAS, _HALVINGS = 1500, 2001, 40
 _LARGEST_EPSILON = 600.0  # exp of much more is no number
 
 
 class GdpFit(NamedTuple):
-    """A Gaussian parameter, and how far the truth may lie from it."""
+    """A Gaussian parameter, and its largest distance from the truth."""
 
     mu: float  # the smallest mu whose Gaussian profile lies nowhere below the profile, at least 0
     # By how much both error rates of a test have to grow, at most, until the Gaussian curve is met: from 0 to 1.

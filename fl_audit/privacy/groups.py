@@ -1,4 +1,4 @@
-"""Group privacy: what a guarantee to one unit is worth to several units together."""
+"""Group privacy: the guarantee for several units together that follows from the guarantee for one."""
 
 import math
 
@@ -10,7 +10,7 @@ _LARGEST = 700.0  # exp of more is no number
 
 
 def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
-    """Return an epsilon that holds for so many units together, at a delta; infinite where none is known.
+    """Return an epsilon that holds for a group of units at a delta; infinite where none is known.
 
     Gaussian noise without sampling has size times mu for a group (Dong, Roth & Su 2022, theorem 2.14). Elsewhere
     (epsilon, d)-DP for a unit gives (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k units (Vadhan 2017,
@@ -19,7 +19,7 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
     Parameters
     ----------
     profile, size, delta
-        What one unit is claimed; how many units there are, from 1; and the delta of the group, above 0 and below 1.
+        The guarantee of one unit; the number of units, from 1; and the delta of the group, above 0 and below 1.
 
     Examples
     --------

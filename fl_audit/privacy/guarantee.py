@@ -1,5 +1,4 @@
-"""All that a claim guarantees: epsilon, how sure an insider may become, how often it or a membership adversary is
-right.
+"""Everything that a claim guarantees: epsilon, and bounds on belief, advantage and membership attacks.
 
 Numbers out of their range raise `InputError`.
 """
@@ -24,12 +23,12 @@ _LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
 
 @dataclass(frozen=True)
 class Guarantee:
-    """All that a claim guarantees.
+    """Everything that a claim guarantees.
 
     Parameters
     ----------
     claim
-        What the guarantee refers to.
+        The claim that the guarantee refers to.
     epsilon
         The epsilon that the accountant reports at the delta of the claim, in nats.
     mu
@@ -64,7 +63,7 @@ class Guarantee:
     others: tuple[Claim, ...] = ()
 
     def reconstruction_bound(self, chance: float) -> float | None:
-        """Return how often an attacker may name what it would hit with probability `chance`, from 0 to 1, by itself.
+        """Return the largest success of a reconstruction whose success without the release is `chance`, from 0 to 1.
 
         See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
         """
@@ -74,27 +73,27 @@ class Guarantee:
 
     @property
     def advantage_bound(self) -> float:
-        """The largest advantage, `advantage_bound_exact`: no other one holds for all noise."""
+        """The largest advantage, `advantage_bound_exact`, the only bound that holds for all noise."""
         return self.advantage_bound_exact
 
     @property
     def adjacency(self) -> Adjacency:
-        """How the neighbours of the guarantee differ."""
+        """The relation between neighbours."""
         return self.claim.adjacency
 
     @property
     def delta(self) -> float:
-        """The delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed."""
+        """The delta of (epsilon, delta)-DP, and the probability with which the belief bound may be exceeded."""
         return self.claim.delta
 
     @property
     def prior(self) -> float:
-        """The insider's belief in the true data set before anything is seen."""
+        """The insider's prior belief in the true data set."""
         return self.claim.prior
 
     @property
     def accountant(self) -> Accountant:
-        """Who reported epsilon."""
+        """The accountant that reported epsilon."""
         return self.claim.accountant
 
     @property
@@ -120,7 +119,7 @@ class Guarantee:
 
     @property
     def remark(self) -> str:
-        """What else is to be said of the numbers, in one sentence; empty if nothing is."""
+        """A remark on the numbers, in one sentence; empty if there is none."""
         if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
             return ""
         under = f"delta {self.delta:g} is under what the loss distributions of pld resolve"
@@ -161,7 +160,7 @@ class Guarantee:
 
 
 def derive_guarantee(claim: Claim) -> Guarantee:
-    """Return all that a claim guarantees.
+    """Return everything that a claim guarantees.
 
     Raises `InputError` if the accountant cannot account for the events, or not at this delta.
 
@@ -187,7 +186,7 @@ def derive_guarantee(claim: Claim) -> Guarantee:
 
 
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
-    """Return what holds under every one of some claims: the largest epsilon, its claim, and the largest bounds.
+    """Return the guarantee that holds under every claim: the largest epsilon, its claim, and the largest bounds.
 
     Raises `InputError` if the accountant of one cannot account for its events.
     """
@@ -222,9 +221,9 @@ class MembershipBounds:
 def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on the membership advantage under epsilon-DP (Yeom et al. 2018, theorem 1).
 
-    It needs delta = 0 and a guarantee for records that are replaced; under (epsilon, delta)-DP the advantage may pass
-    it by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and
-    9d. Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
+    It needs delta = 0 and a guarantee for records that are replaced; under (epsilon, delta)-DP the advantage may exceed
+    it by up to delta. Above 1 (epsilon above ln 2) it is no restriction. Bernau et al. 2021 draw it in figures 7d, 8d
+    and 9d. Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
@@ -240,12 +239,12 @@ def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 
 
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
-    """Return what a guarantee leaves to an adversary who is asked about members and others of the population.
+    """Return the bounds of a guarantee on an adversary that tells members from others of the population.
 
-    It is asked about one unit that was drawn from D or from the population. Both answers belong to data sets of the
-    same size, so what counts is D against D with that unit replaced: a guarantee for units that come and go is
-    converted. The adversary is told the average training loss, which is no part of the release; the bounds leave out
-    that this threshold moves by one record's share of a mean.
+    The adversary gets one unit from D or from the population. Both answers belong to data sets of the same size, so the
+    relevant neighbours are D and D with that unit replaced: a guarantee for units that are added or removed is
+    converted. The adversary knows the average training loss, which is no part of the release; the bounds ignore that
+    this threshold moves by one record's share of a mean.
 
     All three hold on average over data sets drawn from the population, and only where every unit has the guarantee:
     noise scaled to the local sensitivity of one pair guarantees nothing to other units.
@@ -253,9 +252,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     Parameters
     ----------
     guarantee
-        What is claimed over all rounds. Where its units come and go, a replacement has (2 epsilon,
-        (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
-        the total variation.
+        The claim over all rounds. Where its units are added or removed, a replacement has (2 epsilon, (1 + e^epsilon)
+        delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice the total
+        variation.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -1,4 +1,4 @@
-"""The accountants and what they import, scipy among it, for modules that a client carries: imported at first use."""
+"""The accountants and their imports, scipy among them, imported at first use for modules that clients load."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The ledger of a site: every training that its data took part in, a line each, and what all of them spend together.
+"""The ledger of a site: one line for every training with its data, and the privacy that all of them spend together.
 
 Each line holds a digest over itself and the digest before it (SHA-256), so that a line that is changed, taken out or
 put in between is found; lines cut off at the end are found by who has noted the last digest. Reading needs no scipy, so
@@ -28,7 +28,7 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A training of a ledger.
+    """One training in a ledger.
 
     Raises `InputError` if a number is not positive and finite, or one is given without the other.
     """
@@ -49,14 +49,16 @@ class LedgerLine:
 
     @property
     def shortfall(self) -> float:
-        """How many times more a contribution can move the sum than the stated sensitivity says; 1 where it is right."""
+        """Factor by which a contribution can exceed the stated sensitivity of the sum; 1 where the statement is
+        right.
+        """
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
         return max(1.0, self.terms.adjacency.sensitivity_of_sum(self.clipping_norm) / self.sensitivity)
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise over what a contribution can really move the sum by."""
+        """Noise over the largest real effect of a contribution on the sum."""
         return self.terms.noise_multiplier / self.shortfall
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the trainings of a ledger spend together."""
+    """The privacy that the trainings of a ledger spend together."""
 
     epsilon: float  # at `delta`, by `accountant`; 0 for no training
     delta: float  # above 0, below 1
@@ -106,7 +108,7 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
 
 
 def ledger_lock(path: Path) -> "FileLock":
-    """Return the lock under which a ledger, and what is counted beside it, is written; who holds it may take it again.
+    """Return the lock for writing a ledger and the counters next to it; its holder may acquire it again.
 
     The directory of the ledger is made where it is missing. `InputError` if the ledger is a directory itself.
     """
@@ -121,7 +123,7 @@ def ledger_lock(path: Path) -> "FileLock":
 
 
 def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:
-    """Add a training, unless it would spend more than the budget; return whether it was added.
+    """Add a training, unless it would exceed the budget; return whether it was added.
 
     Raises `InputError` if the ledger is damaged or has other neighbours, or a number is out of its range.
 
@@ -148,9 +150,9 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
 
 
 def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
-    """Return what trainings spend together, each with the noise over what a contribution can really move.
+    """Return the privacy that trainings spend together, each with its noise over the real effect of a contribution.
 
-    Raises `InputError` if delta is out of its range, or there is so little noise that no number holds it.
+    Raises `InputError` if delta is out of its range, or the noise is too small for a finite result.
 
     Parameters
     ----------
@@ -170,7 +172,7 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
 
 def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
-    """Refuse sums over units that are not the same."""
+    """Refuse sums over different units."""
     found = sorted({line.terms.adjacency for line in lines})
     trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
     require(len(found) < 2, f"{trainings}: accepted is one ledger for each")

@@ -1,8 +1,8 @@
-"""The exact distribution of the insider's log-odds L = log P(releases | D) / P(releases | D'), if D or if D' was used.
+"""The exact distribution of the insider's log-odds L = log P(releases | D) / P(releases | D'), under D and under D'.
 
 It is the distribution of the privacy loss: under D that of the loss of D against D', under D' minus the loss of D'
 against D. Simulated log-odds are tested against it (`uniforms`, then Kolmogorov-Smirnov against the uniform
-distribution). It holds where the sensitivities of all rounds are those of the events; sensitivities that follow from
+distribution). It holds where the sensitivities of all rounds are those of the events; sensitivities that depend on
 earlier releases give other distributions.
 
 D is the data set with the unit, and D' the one without it (add-remove) or with its replacement. Under secret sampling
@@ -32,7 +32,7 @@ _GRID, _FINER = 500_000, 32
 
 
 class Truth(StrEnum):
-    """Which of the two neighbours was used. PRESENT: D, with the unit. ABSENT: D', without it or with another."""
+    """The neighbour that was used. PRESENT: D, with the unit. ABSENT: D', without it or with another."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -60,7 +60,7 @@ class NormalLogOdds:
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, _: np.random.Generator) -> Floats:
-        """Return the distribution function at the log-odds; nothing is drawn."""
+        """Return the distribution function at the log-odds, which needs no random draws."""
         return self.cdf(log_odds)
 
 
@@ -129,10 +129,10 @@ def log_odds_distribution(
     Parameters
     ----------
     events, adjacency
-        What is released, at least one event, with the sensitivities that the events state; and how neighbours differ,
-        which matters under secret sampling only.
+        The releases, at least one event, with the sensitivities that the events state; and the relation between
+        neighbours, which matters under secret sampling only.
     under
-        Which neighbour was used.
+        The neighbour that was used.
     fine
         Whether a distribution on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes
         less time.
@@ -151,15 +151,15 @@ def log_odds_distribution(
 
 
 def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
-    """Return the curves of what is released on a grid up to 32 times as fine, about half a million points at most."""
+    """Return the curves of the releases on a grid up to 32 times as fine, with at most about half a million points."""
     finer = min(_FINER, _GRID // pld.loss_curves(profile.events, profile.adjacency).size)
     return pld.loss_curves(profile.events, profile.adjacency, pld.FINE * max(1, finer))
 
 
 def increments_of(log_odds: Floats) -> Floats:
-    """Return the increments of cumulated log-odds (trials, rounds), for tables that kept nothing else.
+    """Return the increments of cumulative log-odds (trials, rounds), for tables that kept nothing else.
 
-    Increments that are tiny beside the log-odds themselves are lost to rounding.
+    Increments that are tiny relative to the log-odds themselves are lost to rounding.
     """
     return np.diff(log_odds, axis=1, prepend=0.0)
 

@@ -45,9 +45,7 @@ class LossGrid:
     infinity: float  # mass at infinity
 
     def plus(self, other: "LossGrid") -> "LossGrid":
-        """Return the distribution of the sum of two independent losses, its tails cut where they hold next to
-        nothing.
-        """
+        """Return the distribution of the sum of two independent losses, without tails of negligible mass."""
         length = self.probabilities.size + other.probabilities.size - 1
         size = next_fast_len(length, real=True)
         product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
@@ -61,7 +59,7 @@ class LossGrid:
         return LossGrid(self.first + other.first + start, kept, infinity)
 
     def times(self, count: int) -> "LossGrid":
-        """Return the distribution of the sum of so many independent losses of this distribution, at least 1."""
+        """Return the distribution of the sum of `count` independent losses of this distribution, at least 1."""
         low, high = self._support(count)
         size = next_fast_len(max(high - low + 1, self.probabilities.size), real=True)
         # The transform wraps round; what lies outside the support holds next to nothing, so each place has one loss.
@@ -70,7 +68,7 @@ class LossGrid:
         return LossGrid(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
 
     def _support(self, count: int) -> tuple[int, int]:
-        """Return bounds on the sum, counted from the first grid point, that it passes with next to no probability."""
+        """Return bounds on the sum, counted from the first grid point, that it exceeds with negligible probability."""
         size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
         growth = np.exp(np.arange(size) / size)
@@ -85,15 +83,16 @@ class LossGrid:
 
 
 def _negligible(masses: Floats) -> int:
-    """Return how many of the first masses add up to next to nothing."""
+    """Return the number of leading masses whose sum is negligible."""
     counted = np.cumsum(masses) > _TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
-    """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, keeping both.
+    """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, preserving both.
 
-    The upper end takes u = (p - q e^a) / (1 - e^-h), a the lower end; p - q e^a lies between 0 and p (1 - e^-h).
+    The upper end takes u = (p - q e^a) / (1 - e^-h), where a is the lower end; p - q e^a lies between 0 and p (1 -
+    e^-h).
     """
     ends = (first + np.arange(upper.size)) * interval
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -106,7 +105,7 @@ def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> F
 
 
 def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
-    """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are kept."""
+    """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are preserved."""
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval
     share = min(1.0, max(0.0, math.expm1(-above) / math.expm1(-interval)))
@@ -115,7 +114,7 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
 
 
 def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
-    """Return the numbers of the first and the last grid point of losses from the one end to the other."""
+    """Return the indices of the first and the last grid point of losses in a span."""
     return math.floor(span[0] / interval), math.ceil(span[1] / interval)
 
 
@@ -153,7 +152,7 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the x of a loss, -infinity where no x has so small a loss."""
+        """Return the outcome x of a loss, -infinity where no x has so small a loss."""
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
@@ -192,7 +191,7 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
-        """Return the distribution on the grid; what lies below it is moved up to it, what lies above counts as
+        """Return the distribution on the grid; mass below it is moved to its first point, mass above counts as
         infinite.
         """
         first, last = _places(self.span, interval)
@@ -217,7 +216,7 @@ class _GaussianLoss:
 
 @dataclass(frozen=True)
 class _SeenGaussianLoss(_GaussianLoss):
-    """With probability `share` the pair N(mu) against N(0), unit variance, otherwise two equal distributions; which, is
+    """With probability `share` the pair N(mu) against N(0), unit variance, otherwise equal distributions; the case is
     seen.
 
     The loss is 0 with probability 1 - `share` (an atom on the grid) and normal otherwise. Both relations give this
@@ -228,7 +227,7 @@ class _SeenGaussianLoss(_GaussianLoss):
 
     @property
     def deviation(self) -> float:
-        """From the variance q mu^2 + q (1 - q) (mu^2 / 2)^2."""
+        """Standard deviation of the loss, from the variance q mu^2 + q (1 - q) (mu^2 / 2)^2."""
         q, mu = self.share, self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
@@ -305,9 +304,7 @@ the loss of P against Q has the distribution of the loss of Q against P. `is_pur
 
 
 def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
-    """Return the distinct distributions of a composition and how often each occurs; Gaussian noise is composed into
-    one.
-    """
+    """Return the distinct distributions of a composition with their counts; Gaussian noise is composed into one."""
     exact, distributions = [], Counter[LossDistribution]()
     for event in events:
         mu = exact_gaussian_mu(event)

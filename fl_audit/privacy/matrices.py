@@ -1,4 +1,4 @@
-"""Noise that is correlated over rounds: strategy matrices of DP-FTRL and what they cost.
+"""Noise that is correlated over rounds: strategy matrices of DP-FTRL and their sensitivities.
 
 A strategy C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t + (C^-1 z)_t,
 g_t the sum of clipped contributions and z independent noise N(0, sigma^2 I) of every round. C r = C g + z is as
@@ -39,7 +39,7 @@ _CHUNK = 4096
 
 
 class StrategyKind(StrEnum):
-    """Which strategy matrix correlates the noise."""
+    """The strategy matrix that correlates the noise."""
 
     TREE = "tree"
     BANDED = "banded"
@@ -106,14 +106,16 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
 
 
 def inverse(strategy: Floats) -> Floats:
-    """Return C^-1: the noise of the releases is C^-1 z, and row t says which draws the noise of round t consists of."""
+    """Return C^-1: the noise of the releases is C^-1 z, and row t has the weights of the draws in the noise of round
+    t.
+    """
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 
 def correlated_event(
     noise_multiplier: float, kind: StrategyKind, rounds: int, bands: int, separation: int, participations: int
 ) -> GaussianRelease:
-    """Return all rounds under correlated noise as the one release that they are to an accountant.
+    """Return all rounds under correlated noise as the one release that an accountant needs.
 
     Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
 
@@ -171,9 +173,9 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
     """Return an upper bound on `sensitivity` for any strategy and participation.
 
-    For every round s the largest sum of |(C'C)_st| over an allowed set of rounds t, then the largest sum of these over
-    an allowed set of rounds s: two dynamic programmes that need not agree on the set (Choquette-Choo et al. 2023,
-    arXiv:2306.08153, algorithm 4).
+    It takes for every round s the largest sum of |(C'C)_st| over an allowed set of rounds t, then the largest sum of
+    these over an allowed set of rounds s: two dynamic programmes that need not agree on the set (Choquette-Choo et al.
+    2023, arXiv:2306.08153, algorithm 4).
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
@@ -181,7 +183,7 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
 
 
 def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
-    """Refuse what is out of range and return how many rounds a unit can take part in."""
+    """Return the largest number of rounds of a unit; raise `InputError` for arguments out of their range."""
     square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
     require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
     require(bool(np.all(np.isfinite(strategy))), "strategy has entries that are no finite numbers: accepted are none")
@@ -209,7 +211,7 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
-    """Return the largest sum of the Gram matrix over sets of exactly so many rounds."""
+    """Return the largest sum of the Gram matrix over sets of exactly the given number of rounds."""
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0
     while chunk := list(islice(sets, _CHUNK)):

@@ -1,4 +1,4 @@
-"""What guarantees are computed by, and noise is scaled to, by name: modules that only name them need nothing else."""
+"""Names of accountants, of noise scalings and of similar choices, for modules that need only the names."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -7,7 +7,7 @@ from fl_audit.adjacency import Adjacency
 
 
 class Accountant(StrEnum):
-    """How a guarantee is computed from the noise.
+    """The accountant, which computes a guarantee from the noise.
 
     RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with Mironov's first
     conversion to (epsilon, delta). RDP is that of opacus: the same orders, the tighter conversion of Balle et al. 2020.
@@ -22,7 +22,7 @@ class Accountant(StrEnum):
 
 
 class Sensitivities(StrEnum):
-    """Who chooses the sensitivity that a unit has in a round.
+    """The party that chooses the sensitivity of a unit in a round.
 
     FIXED: every round has the same signal-to-noise ratio whatever was released before, as under noise that is scaled
     to the local sensitivity. ADAPTIVE: it may follow from earlier releases and is only bounded, as under noise that is
@@ -34,7 +34,7 @@ class Sensitivities(StrEnum):
 
 
 class NoiseScaling(StrEnum):
-    """What the noise is scaled to.
+    """The quantity to which the noise is scaled.
 
     LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it
     is an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
@@ -45,7 +45,7 @@ class NoiseScaling(StrEnum):
 
 
 class NoiseOver(StrEnum):
-    """What a noise multiplier multiplies.
+    """The quantity that a noise multiplier multiplies.
 
     SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm where a unit is
     replaced. CLIPPING_NORM is what Opacus, TensorFlow Privacy and dp-accounting quote noise over, whoever neighbours
@@ -56,12 +56,12 @@ class NoiseOver(StrEnum):
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Return a noise multiplier that is quoted over this as one over the sensitivity.
+        """Return a noise multiplier over this quantity as one over the sensitivity.
 
         Parameters
         ----------
         multiplier, adjacency
-            As it is quoted, and how neighbours differ.
+            The quoted noise multiplier, and the relation between neighbours.
 
         Examples
         --------

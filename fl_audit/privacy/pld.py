@@ -1,4 +1,4 @@
-"""Pessimistic privacy loss distributions: what any composition of releases guarantees, on a grid, with a stated error.
+"""Pessimistic privacy loss distributions: the guarantee of any composition of releases, on a grid, with a stated error.
 
 The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's distribution of L is put on a
 grid of width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid
@@ -7,13 +7,13 @@ its mean, so the gridded pair is never less distinguishable than the true one; `
 (Constructors of dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16
 / h at every grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
 
-How far it can be off. The grid moves each of the K composed losses by less than h, and keeps the mean of e^L under Q,
-so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
-tau = K h^2 / 8 + h sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence
-true epsilon(delta) <= `epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
-Under `LossCurves.smallest_delta` rounding hides the tails: there the answers are the smaller of two upper bounds, by
-Renyi divergences where all releases are Gaussian, and by the closed form of the Gaussian releases as if the unit took
-part every time, to which releases of pure epsilon add theirs.
+How large the error can be: the grid moves each of the K composed losses by less than h, and keeps the mean of e^L under
+Q, so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than tau = K h^2 / 8 + h
+sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence true epsilon(delta) <=
+`epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`. Under `LossCurves.smallest_delta`
+rounding hides the tails: there the answers are the smaller of two upper bounds, by Renyi divergences where all releases
+are Gaussian, and by the closed form of the Gaussian releases as if the unit took part every time, to which releases of
+pure epsilon add theirs.
 """
 
 import math
@@ -82,7 +82,7 @@ class LossCurve:
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return the smallest loss passed with at most the probability, above `infinity`, by these deltas alone.
+        """Return the smallest loss exceeded with at most the probability, above `infinity`, by these deltas alone.
 
         P(L > loss) is at most delta(eps) / (1 - e^(eps - loss)) at every eps below the loss, under every composition
         that these deltas dominate, because delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is linear in
@@ -92,14 +92,14 @@ class LossCurve:
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
 
     def quantile(self, probability: float) -> float:
-        """Return the smallest grid loss passed with at most the probability, which is above `infinity`."""
+        """Return the smallest grid loss exceeded with at most the probability, which is above `infinity`."""
         above = np.append(np.cumsum(self.probabilities[::-1])[::-1][1:], 0.0) + self.infinity
         return float(self.losses[int(np.argmax(np.maximum.accumulate(above[::-1])[::-1] <= probability))])
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """What a composition guarantees, the worse of both directions (D against D' and D' against D)."""
+    """The curves of a composition in both directions (D against D' and D' against D), of which the worse one counts."""
 
     curves: tuple[LossCurve, ...]  # one curve, or two where the directions differ
     interval: float  # h
@@ -114,12 +114,14 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return what the grid can lower a sum of losses by, but for the probability (Hoeffding's inequality)."""
+        """Return the largest reduction of a sum of losses by the grid, up to the probability (Hoeffding's
+        inequality).
+        """
         return _spread(self.count, self.interval, probability)
 
     @property
     def smallest_delta(self) -> float:
-        """Deltas from here on are read off the curves: twice the mass that is beyond the grid."""
+        """Smallest delta that is read off the curves: twice the mass beyond the grid."""
         return 2 * max(curve.infinity for curve in self.curves)
 
     def delta(self, epsilon: float) -> float:
@@ -127,20 +129,20 @@ class LossCurves:
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at delta, never too small; a bound from above where delta is under `smallest_delta`."""
+        """Return epsilon at delta, never too small; an upper bound where delta is under `smallest_delta`."""
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def _log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
-        """Return log-odds of the truth that are passed with probability at most delta."""
+        """Return log-odds of the truth that are exceeded with probability at most delta."""
         return self.quantile(delta) if sensitivities is Sensitivities.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss, never too small, that is passed with at most the probability where all losses have fixed
-        distributions.
+        """Return a loss, never too small, that is exceeded with at most the probability if all loss distributions are
+        fixed.
 
-        A thousandth of the probability is left to sums that the grid has lowered by more than the slack that is added.
+        A thousandth of the probability is left for sums that the grid lowers by more than the added slack.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -149,7 +151,7 @@ class LossCurves:
         return min(fixed, self.composed_quantile(probability))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return a loss, at least 0, never too small, that adaptive releases pass with at most the probability."""
+        """Return a loss, at least 0, never too small, that adaptive releases exceed with at most the probability."""
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
@@ -200,7 +202,7 @@ def _self_compose(distribution: LossGrid, count: int) -> LossGrid:
 
 
 def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCurve:
-    """Read the grid of a composed distribution; delta at grid point j is T_j - S_j + infinity.
+    """Compute the curve from the grid of a composed distribution; delta at grid point j is T_j - S_j + infinity.
 
     T_j is the mass above j and S_j the same mass, each part times e^-(a_i - a_j): S_j = e^-h (S_{j+1} + p_{j+1}).
     """
@@ -217,7 +219,7 @@ def _curve(distribution: LossGrid, interval: float, misplaced: float) -> LossCur
 
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
-    """Return y with y_i = decay (values_i + y_{i-1}), in steps that each double how many values a sum holds."""
+    """Return y with y_i = decay (values_i + y_{i-1}), in steps that each double the number of values in a sum."""
     sums, reach = decay * values, 1
     while reach < sums.size and (weight := decay**reach) > 0:
         sums[reach:] = sums[reach:] + weight * sums[:-reach]
@@ -226,21 +228,20 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return by how much a sum of losses on the grid can differ from its mean, but for the probability."""
+    """Return the largest distance of a sum of losses on the grid from its mean, up to the probability."""
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return what a composition guarantees; `InputError` if there is so little noise that a grid cannot hold the
-    losses.
+    """Return the curves of a composition; `InputError` if there is so little noise that a grid cannot hold the losses.
 
     Parameters
     ----------
     events, adjacency
-        What is released, at least one event, and how neighbours differ. All Gaussian releases without sampling are
-        composed exactly into one. Only one sampled in secret depends on the adjacency: where a unit is replaced, its
-        pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+        The releases, at least one event, and the relation between neighbours. All Gaussian releases without sampling
+        are composed exactly into one. Only secretly sampled releases depend on the adjacency: where a unit is replaced,
+        the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
     """
@@ -268,15 +269,15 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
-    """Return a bound from above on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
+    """Return an upper bound on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
     return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
-    """Return log-odds, at least 0, that are passed with at most the probability, under adaptive sensitivities too.
+    """Return log-odds, at least 0, exceeded with at most the probability, under adaptive sensitivities too.
 
-    Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken: by Markov's inequality for
-    e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
+    It uses Mironov's conversion (2017, proposition 3) of Renyi divergences: by Markov's inequality for e^((alpha - 1)
+    L) it bounds the tail of the log-odds L itself.
     """
 
     def unsampled(probability: float, mu: float) -> float:

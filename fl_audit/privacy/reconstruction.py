@@ -1,4 +1,4 @@
-"""What a guarantee says against reconstruction: how often an attacker can name what it could only guess before.
+"""Guarantees against reconstruction: how often an attacker can identify what it could only guess before.
 
 The attacker knows every record but one, sees every release, and names the missing record, or says something about it,
 that it would hit with probability `chance` if the record had never been used. Where f is the trade-off curve between
@@ -30,11 +30,11 @@ _LEFT_OUT = {
 
 
 def against_its_absence(claim: Claim) -> Claim:
-    """Return what is released, beside the same releases without the contribution that is to be reconstructed.
+    """Return the claim that compares the releases with the same releases without the contribution to reconstruct.
 
-    Where units are replaced the sum of all others lies half as far away as another sum with one contribution more. A
-    randomized response has no release without its record: another record of the same owner stands for it, which is
-    never better than the truth for the guarantee. Raises `InputError` if the noise follows the pair D and D' (`fixed`
+    Where units are replaced the sum of all others is half as far away as another sum with one further contribution. A
+    randomized response has no release without its record: another record of the same owner replaces it, which is never
+    better than the truth for the guarantee. Raises `InputError` if the noise follows the pair D and D' (`fixed`
     sensitivities): such noise guarantees nothing for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
@@ -51,7 +51,7 @@ def against_its_absence(claim: Claim) -> Claim:
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:
-    """Return the largest probability with which anybody names what would be a hit with probability `chance` by itself.
+    """Return the largest probability of identifying what would be a hit with probability `chance` by itself.
 
     Raises `InputError` if the chance is out of its range, or the noise follows the pair.
 

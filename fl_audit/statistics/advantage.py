@@ -75,7 +75,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """Numbers scaled to 0 to 1, the stakes on each of them, and the capital at which a candidate mean is refuted."""
+    """Numbers scaled to 0 to 1, the stakes on each of them, and the capital that refutes a candidate mean."""
 
     values: Floats
     stakes: Floats
@@ -88,7 +88,7 @@ class Bets:
         Parameters
         ----------
         values, confidence, smallest, largest
-            As for `mean_interval`, which says what is raised.
+            As for `mean_interval`, which documents the exceptions.
         """
         require(values.ndim == 1 and values.size > 0, f"values have shape {values.shape}: accepted is (n,), n from 1")
         require_number("confidence is", confidence, "numbers above 0 and below 1")
@@ -103,16 +103,16 @@ class Bets:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "Bets":
-        """Return the same stakes on other numbers from 0 to 1, each seen together with the number that it replaces."""
+        """Return the same stakes on other numbers from 0 to 1, each known together with the number that it replaces."""
         return Bets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return whether bets on more than `mean` have won enough."""
+        """Return whether bets that the mean is above `mean` have won enough."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return whether bets on less than `mean` have won enough."""
+        """Return whether bets that the mean is below `mean` have won enough."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 
@@ -138,7 +138,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     Parameters
     ----------
     successes, trials
-        How many trials succeeded, from 0 to `trials`; and the number of trials, at least 1.
+        The number of successful trials, from 0 to `trials`; and the number of trials, at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 
@@ -189,7 +189,7 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
     Parameters
     ----------
     wins, trials, confidence
-        As for `clopper_pearson`, which says what is raised.
+        As for `clopper_pearson`, which documents the exceptions.
     """
     low, high = clopper_pearson(wins, trials, confidence)
     return 2 * low - 1, 2 * high - 1
@@ -197,7 +197,7 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
 
 @dataclass(frozen=True)
 class MeanAdvantage:
-    """The mean of an advantage that each trial has for itself."""
+    """The mean over trials of an advantage that each trial has."""
 
     trials: int  # trials averaged over
     advantage: float  # their mean, from -1 to 1
@@ -239,7 +239,7 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:
-    """Return how many trials are won at most, but for a chance of `level`, by an insider whose advantage is bounded.
+    """Return the largest number of wins, up to a probability of `level`, of an insider with a bounded advantage.
 
     Parameters
     ----------

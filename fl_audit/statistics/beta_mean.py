@@ -47,7 +47,7 @@ class BetaMean:
 
 
 def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
-    """Return where an increasing function reaches the level, 0 where it is there from the beginning.
+    """Return the argument at which an increasing function reaches the level; 0 if it starts above it.
 
     Parameters
     ----------
@@ -68,6 +68,6 @@ def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
 
 @cache
 def legendre(number: int) -> tuple[Floats, Floats]:
-    """Return so many nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
+    """Return the given number of nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(number)
     return nodes, weights

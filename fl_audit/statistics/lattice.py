@@ -1,6 +1,6 @@
 """Exact distributions of counts: sums of whole numbers, and tables of two rows.
 
-Everything here is discrete, so a two-sided p-value is twice the smaller tail: never too small.
+Everything here is discrete, so a two-sided p-value is twice the smaller tail, which is never too small.
 """
 
 import math
@@ -21,14 +21,14 @@ _MOST = 40  # a squared standardised deviation counts as no more than this
 
 @dataclass(frozen=True)
 class CountDistribution:
-    """The distribution of a whole number from 0, of which there are several independent copies."""
+    """The distribution of a whole number from 0, and the number of its independent copies."""
 
     probabilities: Floats  # of 0, 1, ...
     copies: int  # how many of them are added up
 
 
 def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
-    """Return the probabilities that a sum is at most, and at least, what was found.
+    """Return the probabilities that a sum is at most, and at least, the observed value.
 
     The distribution of the sum is the product of characteristic functions, exact up to rounding within twenty standard
     deviations of its mean.
@@ -69,7 +69,7 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
 @dataclass(frozen=True)
 class Counted:
-    """Independent binomial counts of one distribution, and how often each value came up."""
+    """Independent binomial counts of one distribution, as the number of times that each value occurred."""
 
     trials: int  # of each count, at least 1
     probability: float  # of a success, above 0 and below 1
@@ -95,14 +95,14 @@ class Counted:
 
     @property
     def squares(self) -> float:
-        """The sum of squared deviations over their variance, which is the number of counts on average."""
+        """The sum of squared deviations over their variance; its expectation is the number of counts."""
         mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
         return float(self.often @ np.square(np.arange(self.trials + 1) - mean)) / variance
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """How far counts spread, over how far independent binomial ones do."""
+    """The spread of counts relative to that of independent binomial counts."""
 
     ratio: float  # measured over binomial variance
     lower: float  # probability of so small a spread, or a smaller one
@@ -110,12 +110,12 @@ class Dispersion:
 
     @property
     def p_value(self) -> float:
-        """Two-sided."""
+        """The two-sided p-value."""
         return min(1.0, 2 * min(self.lower, self.upper))
 
 
 def dispersion(counts: Sequence[Counted]) -> Dispersion:
-    """Return how far counts spread: exact, whatever their number.
+    """Return the relative spread of counts with exact tails, whatever their number.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def table_p(inside: int, total: int, first: int, second: int) -> float:
     Parameters
     ----------
     inside, total
-        How many of the marked ones lie in the first row, and how many are marked.
+        The number of marked elements in the first row, and the number of marked elements.
     first, second
         Sizes of the two rows.
     """

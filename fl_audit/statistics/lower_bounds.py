@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from the scores of any attack, each with its assumption and the most that it could show.
+"""Lower bounds on epsilon from the scores of any attack, each with its assumption and the largest possible bound.
 
 A score is higher where the attack rather believes in a member; log-odds are best. What is bounded is the epsilon of
 (epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta, from independent scores that
@@ -41,7 +41,7 @@ _DETECTABLE = (
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon and what a reader needs to weigh it."""
+    """A lower bound on epsilon with everything that a reader needs to weigh it."""
 
     epsilon: float  # the bound, at least 0; 0 certifies nothing
     method: BoundMethod  # how it was computed
@@ -148,20 +148,20 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
 def all_bounds(
     member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, distribution: ScoreDistribution
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds that are valid for what is known of the scores, in the order of `BoundMethod`.
+    """Return the bounds that are valid for the known distribution of the scores, in the order of `BoundMethod`.
 
     Parameters
     ----------
     member_scores, nonmember_scores, delta, confidence
         As for `epsilon_lower_bound`.
     distribution
-        What is known of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and `gaussian-shift`
-        are left out. The latter is also left out where it cannot take the scores.
+        The known distribution of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and
+        `gaussian-shift` are left out. The latter is also left out where it does not accept the scores.
 
     Raises
     ------
     InputError
-        As `epsilon_lower_bound`, but not for what only `gdp` or `gaussian-shift` refuse.
+        As in `epsilon_lower_bound`, except for scores that only `gdp` or `gaussian-shift` refuse.
     """
     found, splits = [], _splits_of(member_scores, nonmember_scores)
     for method in BoundMethod:
@@ -178,7 +178,7 @@ def all_bounds(
 def applicable_bounds(
     member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating], delta: float, confidence: float
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds of all methods that can take these scores, whatever is known of them.
+    """Return the bounds of all methods that accept these scores, whether or not their assumptions hold.
 
     Parameters
     ----------
@@ -203,12 +203,12 @@ def applicable_bounds(
 
 @lru_cache(maxsize=1024)
 def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
-    """Return the limit of detection of a method, see `LowerBound`, for so many scores.
+    """Return the limit of detection of a method, see `LowerBound`, for the given numbers of scores.
 
     Parameters
     ----------
     method, members, nonmembers, delta, confidence
-        How the bound is computed; numbers of scores of either group, at least 1; as for `epsilon_lower_bound`.
+        The method of the bound; the number of scores of each group, at least 1; as for `epsilon_lower_bound`.
     """
     level = 1 - confidence
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -221,7 +221,7 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
 
 def _checked(scores: NDArray[np.floating], who: str) -> Floats:
-    """Return the scores as float64 of one axis, or refuse them."""
+    """Return the scores as float64 of one axis, or raise `InputError`."""
     array = np.asarray(in_one_axis(scores), dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
@@ -233,7 +233,7 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores, and their splits, which several methods measure on and which take longer than all the rest."""
+    """Scores with their splits, which several methods use and which take most of the time."""
 
     members: Floats
     nonmembers: Floats
@@ -241,7 +241,7 @@ class _Splits:
 
 
 def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
-    """Return scores with their splits, each computed when it is first asked for; or refuse the scores."""
+    """Return scores with their splits, each computed at first use; raise `InputError` for invalid scores."""
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
 
     @lru_cache
@@ -253,7 +253,7 @@ def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np
 
 
 def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
-    """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
+    """Return the median of a bound over splits; 0 where no threshold can be chosen, for one score or equal scores."""
     if min(scores.members.size, scores.nonmembers.size) < 2:
         return 0.0
     splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
@@ -263,7 +263,7 @@ def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: flo
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
-    """Return warnings about what so many scores can show."""
+    """Return warnings about the limits of bounds from so few scores."""
     if fewest < 2:
         return ("a group has a single score: nothing can be certified",)
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -276,7 +276,7 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
 
 
 def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return what speaks against normal scores of equal spread, if anything."""
+    """Return warnings where scores do not look normal with equal spread."""
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
@@ -296,7 +296,7 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything."""
+    """Return warnings where the scores do not look like the best scores of a Gaussian mechanism."""
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
@@ -317,7 +317,7 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:
-    """Return by how many standard errors the shift at a low FPR differs from that at a low FNR; 0 with few scores."""
+    """Return the difference of the shifts at low FPR and low FNR in standard errors; 0 with few scores."""
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)
     difference, variance = 0.0, 0.0

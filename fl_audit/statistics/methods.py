@@ -1,11 +1,11 @@
-"""The methods of lower bounds by name, what each assumes, and what may be known of scores."""
+"""The methods of lower bounds by name, with their assumptions, and the possible knowledge about scores."""
 
 from enum import StrEnum
 from typing import assert_never
 
 
 class ScoreDistribution(StrEnum):
-    """What is known of the distribution of the scores; it decides which bounds are valid.
+    """The known distribution of the scores, which decides which bounds are valid.
 
     ANY: nothing, but that scores are independent and alike within each group. GAUSSIAN_TRADEOFF: the trade-off
     function of the mechanism **is** that of a Gaussian mechanism. NORMAL_EQUAL_SPREAD: besides, the scores are its
@@ -24,7 +24,7 @@ class ScoreDistribution(StrEnum):
 
 
 class BoundMethod(StrEnum):
-    """How a lower bound is computed; `assumption` says what it rests on.
+    """The method of a lower bound; `assumption` states its assumption.
 
     CLOPPER_PEARSON: both error rates of one rule. ORDER_STATISTIC: the hits above a rank of the reference scores. GDP:
     the same under a Gaussian trade-off function. GAUSSIAN_SHIFT: the shift of normal scores over their estimated
@@ -39,17 +39,17 @@ class BoundMethod(StrEnum):
 
     @property
     def assumption(self) -> str:
-        """Return what the bound rests on, in words."""
+        """Return the assumption of the bound, in words."""
         return _ASSUMPTIONS[self]
 
     @property
     def has_confidence(self) -> bool:
-        """Return whether a confidence may be printed with it: over repetitions, bounds of `bayes` are false oftener."""
+        """Return whether the bound has a confidence: over repetitions, bounds of `bayes` are wrong more often."""
         return self is not BoundMethod.BAYES
 
     @property
     def needs(self) -> ScoreDistribution:
-        """Return what must be known of the scores for the bound to be valid."""
+        """Return the knowledge about the scores that the bound requires."""
         match self:
             case BoundMethod.GDP:
                 return ScoreDistribution.GAUSSIAN_TRADEOFF
@@ -61,7 +61,7 @@ class BoundMethod(StrEnum):
                 assert_never(self)
 
     def is_valid_under(self, distribution: ScoreDistribution) -> bool:
-        """Return whether its assumption holds for scores of which this is known."""
+        """Return whether the bound's assumption holds for scores with this known distribution."""
         return list(ScoreDistribution).index(distribution) >= list(ScoreDistribution).index(self.needs)
 
 

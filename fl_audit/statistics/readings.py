@@ -1,4 +1,4 @@
-"""The one function that decides how a measured number stands to what is claimed of it: by its interval."""
+"""The reading of a measured number relative to its claim, decided in one function by the number's interval."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fl_audit.statistics.levels import READING_LEVEL
 
 
 class Reading(StrEnum):
-    """How a measured number stands to what was claimed: `read` decides."""
+    """The reading of a measured number relative to its claim, which `read` decides."""
 
     KEPT = "kept"
     NO_CONTRADICTION = "no contradiction"
@@ -21,12 +21,12 @@ class Reading(StrEnum):
 
 
 Ends = tuple[float, float]
-"""The ends of an interval, each of them infinite where there is none."""
+"""The ends of an interval; a missing end is infinite."""
 
 
 @dataclass(frozen=True)
 class Wide:
-    """The interval at the level of the readings, where it decided and not the one that is printed."""
+    """The interval at the level of the readings, if it decided instead of the printed interval."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Wide:
 
 @dataclass(frozen=True)
 class Read:
-    """How a number stands to its claim."""
+    """A reading of a number relative to its claim."""
 
     reading: Reading
     wide: Wide | None = None  # the interval that decided, where it is not the one that is printed
@@ -53,7 +53,7 @@ def read(
     sides: int = 2,
     is_violated: bool = False,
 ) -> Read:
-    """Return how a number stands to what is claimed of it; nothing but its interval decides.
+    """Return the reading of a number relative to its claim; nothing but its interval decides.
 
     * *kept*: the whole interval is on the right side of the claim, which belongs to that side. Where the verdict is
       `violated`, no number acquits by itself, and such a one *shows no breach by itself*.
@@ -112,7 +112,9 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
-    """Return kept for an interval on the right side, broken for one on the wrong side, else no contradiction."""
+    """Return kept for an interval on the right side of the claim, broken for one on the wrong side, else no
+    contradiction.
+    """
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -127,7 +129,7 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> Reading:
-    """Return whether an interval that holds the claim tells it from a number that breaks it twofold."""
+    """Return whether an interval that contains the claim excludes a number that breaks it twofold."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return Reading.NO_CONTRADICTION
@@ -135,7 +137,8 @@ def _within(ends: Ends, claim: float, twofold: float) -> Reading:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return an interval at any confidence from that at one, as if its ends were quantiles of a normal distribution.
+    """Return a function that gives the interval at any confidence, as if its ends were quantiles of a normal
+    distribution.
 
     Parameters
     ----------

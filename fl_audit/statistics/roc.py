@@ -1,6 +1,6 @@
-"""The ROC of scores: the area under it, and how much of one group passes where a given share of the other does.
+"""The ROC of scores: the area under it, and the share of one group above a threshold by the share of the other group.
 
-Both with an interval that assumes nothing but that scores are independent, and alike within each group.
+Both have an interval that only assumes scores to be independent, and identically distributed within each group.
 """
 
 import math
@@ -65,7 +65,7 @@ class TradeoffBand:
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
-    """Return the share of a group's scores above the thresholds that given shares of the other group pass.
+    """Return the share of a group's scores above the thresholds that given shares of the other group exceed.
 
     The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said.
     So both errors are paid for. Of n reference scores, V, the share of their distribution above the k-th largest,
@@ -118,7 +118,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
 
 def _require_scores(one: Floats, zero: Floats) -> int:
-    """Return the smaller number of scores, or refuse an empty group."""
+    """Return the smaller number of scores, or raise `InputError` for an empty group."""
     fewest = min(one.size, zero.size)
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
     return fewest

@@ -1,4 +1,4 @@
-"""Studentised shift: an exact lower confidence bound on how far two groups of normal scores lie apart.
+"""Studentised shift: an exact lower confidence bound on the distance between two groups of normal scores.
 
 Valid because the insider's log-odds are known to be normal with equal spread when every round has a fixed mu_i. The
 spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
@@ -26,14 +26,14 @@ _REACH = 10.0  # number of standard deviations beyond which a normal variable is
 
 
 class ShiftEstimate(NamedTuple):
-    """How far the members' scores lie above the others', in units of their common spread."""
+    """The distance of the members' scores above the others', in units of their common spread."""
 
     shift: float  # difference of the means over the pooled standard deviation, estimates mu; 0 where nothing can be
     low: float  # lower bound of mu, at least 0
 
 
 def _checked(scores: Floats, who: str) -> Floats:
-    """Return the scores as float64 of one axis, or refuse them."""
+    """Return the scores as float64 of one axis, or raise `InputError`."""
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     wrong = np.flatnonzero(~np.isfinite(array))
@@ -58,8 +58,8 @@ def _studentised(member: Floats, nonmember: Floats) -> float:
 def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: float) -> ShiftEstimate:
     """Return the studentised shift and its exact lower confidence bound.
 
-    With shift times sqrt(n1 n0 / (n1 + n0)) noncentral t, n1 + n0 - 2 degrees of freedom and noncentrality mu times the
-    same root, the bound is the mu at which so large a value has probability 1 - confidence.
+    Since shift times sqrt(n1 n0 / (n1 + n0)) is noncentral t with n1 + n0 - 2 degrees of freedom and noncentrality mu
+    times the same root, the bound is the mu at which so large a value has probability 1 - confidence.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return by how many spreads normal scores grow for each unit of a known number, and its lower confidence bound.
+    """Return the growth of normal scores per unit of a known number, in spreads, and its lower confidence bound.
 
     `gaussian_shift` for members that are in by known parts: least squares with a constant, whose studentised slope is
     noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound. Raises `InputError` if shapes
@@ -98,8 +98,8 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     Parameters
     ----------
     parts, scores, confidence
-        How much of a member each score holds, at least 0, and the scores, finite, both of shape (n,); and the
-        confidence of the bound, 0.5 or more and below 1.
+        The part of a member in each score, at least 0, and the scores, finite, both of shape (n,); and the confidence
+        of the bound, 0.5 or more and below 1.
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")

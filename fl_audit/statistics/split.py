@@ -39,7 +39,7 @@ _BEGINNING = 1024  # rows of a table of ranks
 
 
 class ScorePart(NamedTuple):
-    """Scores of one part, of either group, each ascending, shapes (n1,) and (n0,); ranks from 0 in place of values."""
+    """Scores of one part, by group, each ascending, shapes (n1,) and (n0,); ranks from 0 replace values."""
 
     first: Floats
     second: Floats
@@ -54,7 +54,7 @@ class ScoreSplit:
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:
-        """Return the four ways to read the scores: `first` may lie high, and `second` is the reference.
+        """Return the four readings of the scores: `first` is the group taken to lie higher, and `second` the reference.
 
         Every event `score > threshold` bounds epsilon by log((P(first) - delta) / P(second)). Either group first,
         scores as they are or negated, give both error rates' ratios and their mirror images.
@@ -68,12 +68,12 @@ class ScoreSplit:
 
 
 def number_that_chooses(size: int) -> int:
-    """Return how many of `size` scores choose: a fifth, at least 1 of 2 or more."""
+    """Return the number of the `size` scores that choose the threshold: a fifth, at least 1 if there are 2 or more."""
     return max(1, round(_SHARE_THAT_CHOOSES * size))
 
 
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
-    """Return how many splits a bound must be the median of: 1, or 25 where few tables of ranks can occur.
+    """Return the number of splits for the median of a bound: 1, or 25 where few tables of ranks can occur.
 
     t equal scores are shared between the groups in t + 1 ways. The product of these over all values, divided by the
     number of sizes that a group could have, is about the number of tables with these sizes.
@@ -97,8 +97,8 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
     """Return a split of two groups of scores, of at least 2 each.
 
-    Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so that
-    exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
+    The scores determine which group is `first`, and whether ranks ascend or descend with the scores, so that exchanged
+    groups and reversed signs give the same split. Its reader must try both groups and both signs.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
-    """Return which lots are the lowest ones, of equal ones the first."""
+    """Return the lowest lots, the first ones among equals."""
     found = lots <= np.partition(lots, number - 1)[number - 1]
     if np.count_nonzero(found) > number:
         found = np.zeros(lots.size, dtype=np.bool_)
@@ -135,7 +135,7 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return how many scores of either group have each rank, shape (different scores, 2)."""
+    """Return the number of scores of each group at each rank, shape (different scores, 2)."""
     # Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
     parts = (ranks[: members.size], ranks[members.size :])

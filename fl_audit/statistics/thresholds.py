@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from how many scores of either group lie above a threshold.
+"""Lower bounds on epsilon from the numbers of scores of each group above a threshold.
 
 All depend on the order of the scores alone: a strictly increasing transformation changes nothing, infinite scores are
 scores like others. Threshold and direction are chosen on scores set apart (`split`). A maximum over thresholds is no
@@ -54,7 +54,7 @@ _CAUTION = 2.5
 
 @dataclass(frozen=True)
 class Counts:
-    """What the measuring scores show of the chosen rule: scores above the threshold."""
+    """The counts of measuring scores above the threshold of the chosen rule."""
 
     hits: int  # scores of the first group above the threshold
     first: int  # all scores of the first group
@@ -65,11 +65,11 @@ class Counts:
 
 
 _Rules = tuple[Floats, Floats, Integers]
-"""Of rules to choose from, shape (rules,): what is to be expected of each, thresholds, and alarms as in `Counts`."""
+"""Candidate rules, shape (rules,): the expected result of each, thresholds, and alarms as in `Counts`."""
 
 
 def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> Counts:
-    """Return what the measuring scores show of the rule that the others chose, of all four ways to read the scores.
+    """Return the counts of the measuring scores for the rule that the other scores chose, of all four readings.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
 
 def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) -> float:
-    """Return the bound on epsilon of a rule that was fixed before these scores were seen, at least 0.
+    """Return the bound on epsilon, at least 0, of a rule that was fixed before these scores were seen.
 
     Parameters
     ----------
@@ -103,22 +103,22 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
 
 
 def _above(scores: Floats, threshold: Floats | float) -> Integers:
-    """Return how many of ascending scores lie strictly above each threshold, in its shape."""
+    """Return the number of ascending scores strictly above each threshold, in its shape."""
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
 def _ranks(size: int) -> Integers:
-    """Return at most 64 ranks from 1 to `size`, dense at the beginning. Nobody may write to them."""
+    """Return at most 64 ranks from 1 to `size`, dense at the beginning, as a read-only array."""
     found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
     found.flags.writeable = False
     return found
 
 
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
-    """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson at half the level; -infinity if it says nothing.
+    """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson at half the level; -infinity if undefined.
 
-    `hits` and `alarms` are positives among `first` and `second` scores; none of them need be whole.
+    `hits` and `alarms` are positives among `first` and `second` scores; none of them has to be whole.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)
@@ -127,7 +127,7 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules by the Clopper-Pearson bound to be expected, with thresholds among choosing scores themselves."""
+    """Return rules by the expected Clopper-Pearson bound, with thresholds among the choosing scores themselves."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of them, half a step less. The
     # bound to be expected is that of as many scores as the geometric mean of those that choose and those that measure:
@@ -168,8 +168,8 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
     """Return the epsilon at which (epsilon, delta)-DP in both directions covers two rates with a probability `level`.
 
-    The TPR has a beta distribution of these parameters, the FPR its own; the largest TPR at an FPR is the lower of two
-    lines.
+    The TPR has a beta distribution of these parameters, the FPR another one; the largest TPR at an FPR is the lower of
+    two lines.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -185,14 +185,14 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level:
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return false-positive rates to be expected above some ranks of the reference, and the rules of these ranks."""
+    """Return the expected false-positive rates above some ranks of the reference, and the rules of these ranks."""
     size = way.measuring.second.size
     tried = _ranks(size)
     return tried / (size + 1), way.measuring.second[size - tried], tried - 1
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return rules by their shift in sight of a Gaussian trade-off: k is chosen, the threshold follows."""
+    """Return rules by their expected shift under a Gaussian trade-off: k is chosen, and the threshold follows."""
     # What is expected is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
@@ -223,7 +223,7 @@ def gdp_mu(counts: Counts, level: float) -> float:
     Parameters
     ----------
     counts, level
-        What was measured, of a rank that was fixed before; and the level, 1 - confidence.
+        The measured counts, of a rank that was fixed before; and the level, 1 - confidence.
     """
     if counts.hits == 0:
         return 0.0
@@ -235,15 +235,13 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
 
 def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return the parameters of the distribution whose tail is that of the hits, and the distribution of the FPR above
-    the threshold.
-    """
+    """Return the parameters of the distribution whose tail is that of the hits, and the FPR's distribution."""
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules by the order-statistic bound to be expected in sight of the choosing scores."""
+    """Return rules by the expected order-statistic bound, given the choosing scores."""
     fpr, thresholds, alarms = _by_rank(way)
     # What the choosing scores show is uncertain as well: the harmonic sum of both numbers counts.
     parts = zip(way.measuring, way.choosing, strict=True)
@@ -267,7 +265,7 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return about the bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound."""
+    """Return the approximate bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound."""
     # Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a
     # quantile of a beta distribution. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place
     # of h says so.
@@ -281,7 +279,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def _order_statistic(counts: Counts, delta: float, level: float) -> float:
-    """Return the order-statistic bound of a rank, see the module's text."""
+    """Return the order-statistic bound of a rank, as in the module's text."""
     return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
 

@@ -1,4 +1,4 @@
-"""The trade-off of risk and utility: which strategies no mixture of two others beats.
+"""The trade-off of risk and utility: the strategies that no mixture of two others beats.
 
 A strategy is a way to train, a point in the plane of risk (smaller is better) and utility (larger is better). Choosing
 between two strategies at random with fixed probabilities reaches every point between theirs, so the frontier is convex

@@ -15,7 +15,9 @@ from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with
 
 
 class IdentifiabilityJudging:
-    """Planning and judging where one unit differs and an insider has the likelihood ratio of every release, or a score."""
+    """Planning and judging where an insider has the likelihood ratio, or a score, of every release for one differing
+    unit.
+    """
 
     def require_playable(self, public: Federation) -> None:
         """Refuse a federation in which an insider of a pair could not compute likelihood ratios or scores."""

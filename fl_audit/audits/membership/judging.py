@@ -28,9 +28,7 @@ class MembershipJudging:
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the log-odds of one target of each trial and the noise along it; None without
-        insiders.
-        """
+        """Return the judgement by log-odds of one target per trial and the noise along it; None without insiders."""
         drawn = target_scores(run)
         if drawn is None:
             return None

@@ -18,7 +18,7 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """The shadow trials of a target. ONLINE: trials with the target and trials without it. OFFLINE: only those without."""
+    """The shadow trials of a target. ONLINE: trials with the target and without it. OFFLINE: only those without."""
 
     ONLINE = "online"
     OFFLINE = "offline"

@@ -121,8 +121,7 @@ def ascent(
     rate: float,
     clipping_norm: float | None = None,
 ) -> Tensor:
-    """Return the insider's addition to its contribution of a round, which makes the released model raise targets'
-    losses.
+    """Return the insider's addition to its contribution of a round, which makes the model raise targets' losses.
 
     The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
     is minus the sum of the targets' gradients, float32 (trials, parameters).
@@ -170,9 +169,7 @@ def active_scores(values: ArrayLike) -> Floats:
 
 
 def _mean(losses: Floats) -> Floats:
-    """Return the mean over the last axis, kept within the range of the losses so that rounding cannot separate equal
-    losses.
-    """
+    """Return the mean over the last axis, kept within the range of the losses despite rounding."""
     return np.asarray(np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1)), dtype=np.float64)
 
 

@@ -35,9 +35,7 @@ from fl_audit.federation.membership import Membership
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
-"""Factor on a small rate's number of alarms; among the top scores with this many, a resample nearly always finds these
-alarms.
-"""
+"""Factor on the alarms of a small rate: the top scores with so many nearly always suffice for a resample."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +196,7 @@ def _areas_between_trials(scores: ArrayLike, membership: Membership) -> Floats:
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of trials, a share, with its interval; the interval is 0 to 1 for undefined
-    values.
-    """
+    """Return the mean of the values of trials, a share, with its interval, which is 0 to 1 for undefined values."""
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
     # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100

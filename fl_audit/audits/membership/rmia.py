@@ -17,9 +17,7 @@ from fl_audit.federation.membership import Membership
 
 
 class RmiaForm(StrEnum):
-    """The reference models of a target. ONLINE: trials with the target and trials without it. OFFLINE: only those
-    without.
-    """
+    """The reference models of a target. ONLINE: trials with the target and without it. OFFLINE: only those without."""
 
     ONLINE = "online"
     OFFLINE = "offline"

@@ -1,5 +1,4 @@
-"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models how outputs for members
-look.
+"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models' outputs for members.
 
 For every class an attack model gets confidence vectors of shadow trials' models, with their membership. It then judges
 the outputs of the attacked trials' models. Trials are split into folds: the attack models of a fold learn from the

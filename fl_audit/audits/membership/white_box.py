@@ -248,9 +248,7 @@ class _Networks:
 
 _LEAST_LEARNT = 2
 _SCALARS_AT_ONCE = 2**23
-"""Approximate number of scalars that the networks of several trials hold together: 32 MiB, and as much for
-gradients.
-"""
+"""Approximate number of scalars that the networks of several trials hold together: 32 MiB, and again for gradients."""
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
@@ -313,17 +311,13 @@ def white_box_scores(
 
 
 def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
-    """Return the approximate number of scalars of a trial's networks: inputs as given and scaled, and outputs of
-    filters.
-    """
+    """Return the approximate number of scalars of a trial's networks: raw and scaled inputs, and outputs of filters."""
     seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
     return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:
-    """Return the halves, or raise `InputError` if they do not match the features or nothing can be learned from
-    them.
-    """
+    """Return the halves, or raise `InputError` if they do not match the features or cannot be learned from."""
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

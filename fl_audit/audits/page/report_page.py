@@ -58,9 +58,7 @@ def draw_all(contents: RunContents) -> list[DrawnPicture]:
 
 
 def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element, short, themed, and with its own identifiers; equal figures give equal
-    texts.
-    """
+    """Return a figure as an SVG element, short, themed, with its own identifiers; equal figures give equal texts."""
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)

@@ -1,6 +1,4 @@
-"""Findings of the reconstruction audit: how often the right candidate is guessed, next to the limit of the
-guarantee.
-"""
+"""Findings of the reconstruction audit: how often the right candidate is guessed, next to the guarantee's limit."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -173,8 +173,7 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return possible image sets of an owner from other images, (as many owners as images, count), in the order of
-    labels.
+    """Return possible image sets of an owner, (as many owners as images, count), in the order of labels.
 
     An update does not reveal the order of its records. In the order of labels, the same place of two owners looks
     alike.

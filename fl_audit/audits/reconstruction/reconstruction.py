@@ -105,8 +105,7 @@ def _share_found(trials: int, bound: float) -> float:
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return an epsilon that is exceeded with a confidence: a mechanism with epsilon is hit at most e^epsilon chance +
-    delta often.
+    """Return an epsilon that is exceeded with a confidence, since hits are at most e^epsilon chance + delta.
 
     Parameters
     ----------
