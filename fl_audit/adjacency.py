@@ -1,4 +1,4 @@
-"""How two neighbouring federations differ: the unit, the relation, and the pair itself. Everybody reads this."""
+"""The difference between two neighbouring federations: the unit, the relation, and the pair itself."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import assert_never
 
 
 class Unit(StrEnum):
-    """Whose data make the difference."""
+    """The unit whose data make the difference."""
 
     RECORD = "record"
     USER = "user"  # a person with all of their records
@@ -14,7 +14,7 @@ class Unit(StrEnum):
 
 
 class Relation(StrEnum):
-    """What happens to the unit between the two federations."""
+    """The change of the unit between the two federations."""
 
     ADD_REMOVE = "add-remove"
     REPLACE = "replace"
@@ -32,18 +32,18 @@ class Adjacency(StrEnum):
 
     @property
     def unit(self) -> Unit:
-        """Whose data make the difference."""
+        """The unit whose data make the difference."""
         return Unit(self.rpartition("-")[2])
 
     @property
     def relation(self) -> Relation:
-        """What happens to the unit."""
+        """The change of the unit."""
         return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:
         """Return the largest L2 change of a sum of contributions, each at most `norm` long, between neighbours.
 
-        It is the norm where a unit comes or goes, and twice the norm where one is replaced.
+        It is the norm where a unit is added or removed, and twice the norm where one is replaced.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Adjacency(StrEnum):
 
     @property
     def sensitivity_words(self) -> str:
-        """The sensitivity of such a sum in words: what a noise multiplier over the sensitivity multiplies."""
+        """The sensitivity of such a sum in words, for a noise multiplier over the sensitivity."""
         match self.relation:
             case Relation.ADD_REMOVE:
                 return "the clipping norm"
@@ -72,7 +72,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that is in no data set: made for an audit, and told to every party, so that no one makes it again."""
+    """A record that is in no data set: it is made for an audit, and sent to every party instead of being made again."""
 
     features: str  # float32 in little-endian order, row by row, in the letters of base 64
     label: int  # its class, from 0

@@ -1,6 +1,7 @@
-"""Arrays as bytes of numpy's .npy format: written with one copy, read with none.
+"""Arrays as bytes of numpy's .npy format: written with one copy, and read without copies.
 
-A round of a large model is mostly messages, and every copy of stacked models takes as long as a good part of a layer.
+Rounds of large models consist mostly of messages, and every copy of stacked models takes as long as a good part of a
+layer.
 """
 
 import threading
@@ -18,13 +19,14 @@ if TYPE_CHECKING:  # A client of somebody's app packs arrays without it.
 _KIND = "numpy.ndarray"
 _MAGIC = npy.magic(1, 0)
 _PARSER = threading.Lock()
-"""Headers are read by Python's parser, which CPython 3.11 may fail to run in two threads at once ("AST constructor
-recursion depth mismatch")."""
+"""Lock for Python's parser, which reads headers and which CPython 3.11 may fail to run in two threads at once ("AST
+constructor recursion depth mismatch").
+"""
 _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
 class PackedFields(NamedTuple):
-    """What an array of a message is made of: `flwr.app.Array(*pack(values))`."""
+    """The fields of an array of a message: `flwr.app.Array(*pack(values))`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -43,7 +45,7 @@ class PackedArray(Protocol):
 
 
 def pack(values: NDArray[Any]) -> PackedFields:
-    """Return an array of any shape, of a type without objects, as a message holds it; the bytes are `numpy.save`'s."""
+    """Return the message fields of an array without objects, of any shape; the bytes are those of `numpy.save`."""
     values = np.asarray(values, order="C")
     name, header = _header(values.dtype, values.shape)
     data = b"".join((header, values.reshape(-1).view(np.uint8).data))
@@ -51,9 +53,9 @@ def pack(values: NDArray[Any]) -> PackedFields:
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:
-    """Return the values of an array of a message, which nobody may write to and which stays alive as long as they do.
+    """Return the values of a message's array as a read-only view, which keeps the array alive.
 
-    What `pack` would not write is copied; `ValueError` or `TypeError` say that the bytes are no array.
+    Arrays that `pack` does not write are copied; `ValueError` or `TypeError` report that the bytes are no array.
     """
     if array.stype != _KIND or not array.data.startswith(_MAGIC):
         return array.numpy()
@@ -67,9 +69,9 @@ def unpack(array: PackedArray) -> NDArray[Any]:
 
 
 def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
-    """Return values in memory of torch's own, which is aligned whatever theirs is.
+    """Return the values in memory of torch's own, whose alignment is always the same.
 
-    Matrix products depend on the alignment in their last bits.
+    The last bits of matrix products depend on the alignment.
     """
     import torch  # a client of somebody's app packs arrays without it
 
@@ -80,7 +82,7 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
 @lru_cache(maxsize=64)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
-    """Return name and header of an array that is stored by rows: they are few, and slow to write."""
+    """Return name and header of an array stored by rows, cached because headers are few and slow to write."""
     header = BytesIO()
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(header, fields)
@@ -89,6 +91,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
 
 @lru_cache(maxsize=64)
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and type that a header names; they are few, and reading one takes Python's parser."""
+    """Return the shape, order and type in a header, cached because headers are few and slow to parse."""
     shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
     return shape, by_columns, dtype

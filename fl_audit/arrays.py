@@ -1,4 +1,4 @@
-"""The kinds of arrays that the library reckons with, one name each."""
+"""The kinds of arrays in the library, one name each."""
 
 import math
 from typing import Any
@@ -13,12 +13,12 @@ Flags = NDArray[np.bool_]
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number as JSON can hold it: None for what is infinite or not a number."""
+    """Return a number as JSON can hold it: None for infinity and NaN."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def in_one_axis(values: ArrayLike) -> NDArray[Any]:
-    """Return numbers of shape (n, 1) or (1, n), as models return them, along one axis; others as they are.
+    """Return numbers of shape (n, 1) or (1, n), as models return them, along one axis; others unchanged.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from fl_audit.errors import InputError, require
 
 @contextmanager
 def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
-    """Give a temporary name beside `path` to write to, and move the file into place when the block ends well.
+    """Give a temporary name beside `path` to write to, and move the file into place when the block succeeds.
 
-    A reader never finds half a file, and an interrupted writer leaves none behind.
+    A reader never finds a partial file, and an interrupted writer leaves none behind.
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 def require_ordinary(said: str, path: Path) -> None:
-    """Refuse a pipe, a socket, a device or a circle of links, which would be waited for or replaced.
+    """Refuse a pipe, a socket, a device or a loop of links, for which a program would wait or which it would replace.
 
-    What is missing is for others to refuse, and a pipe that a shell has opened, such as `<(command)`, is read.
+    A missing path is not refused here, and a pipe that a shell has opened, such as `<(command)`, is accepted.
 
     Parameters
     ----------
     said, path
-        How the message begins, and the path that a user named.
+        The beginning of the message, and the path that a user named.
 
     Raises
     ------
@@ -91,14 +91,14 @@ _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a d
 
 
 def remove_halves(directory: Path) -> None:
-    """Remove what writers that were killed left of their files in a directory and below it."""
+    """Remove partial files of killed writers from a directory and below it."""
     for path in directory.rglob("*"):
         if is_half(path) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def is_half(path: Path) -> bool:
-    """Return whether a writer that was killed left this of its file, by its name."""
+    """Return whether a file is a killed writer's partial file, by its name."""
     return path.match(".*.part*")
 
 
@@ -120,14 +120,14 @@ def read_json(path: Path) -> Any:
 
 
 SEALS = "seals.json"
-"""In a run directory: by path, the SHA-256 digests that a file of it may have, which are two while it is written."""
+"""File in a run directory with the SHA-256 digests that each file may have, by path: two while it is written."""
 
 
 def require_sealed(directory: Path) -> None:
-    """Refuse a run of which a file is not what the run wrote: configuration, provenance or summary.
+    """Refuse a run with a configuration, provenance or summary that differs from what the run wrote.
 
-    This finds edits and damage, not the forgery of somebody who writes the seals anew. A run without seals, of an
-    earlier version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
+    This finds edits and damage, but not forgery by somebody who rewrites the seals. A run without seals, of an earlier
+    version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
     """
     path = directory / SEALS
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What the parties can compute on; torch, which does, is no part of this module."""
+"""The devices that parties can compute on; this module does not import torch."""
 
 from enum import StrEnum
 

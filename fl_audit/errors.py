@@ -1,4 +1,4 @@
-"""The one exception that means: the user's input, not the program, is wrong; and the checks that raise it."""
+"""The exception for wrong user input, as opposed to program errors, and the checks that raise it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting that fixes what is wrong with a table, or with what is claimed of it.
+    """A setting that fixes what is wrong with a table, or with a claim about it.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Remedy:
 
 
 def settings_text(remedies: Sequence[Remedy]) -> str:
-    """Return settings that belong together, section by section, as a message names them.
+    """Return settings that belong together, section by section, in the form for a message.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
 
 
 class InputError(ValueError):
-    """Input that cannot be used, said in one line: what was wrong, the value, what is accepted.
+    """Input that cannot be used, described in one line: the fault, the value, and what is accepted.
 
     The command line prints its message without a traceback and exits with status 2.
 
@@ -87,7 +87,7 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
     Parameters
     ----------
     condition, message
-        What must hold; and what was wrong, the value, and what is accepted, in one line.
+        The condition; and the fault, the value and what is accepted, in one line.
     remedies
         Settings that fix it, which the message names.
 
@@ -111,7 +111,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
-    """Return what a number has to fulfil by the words for it."""
+    """Return the checks on a number that its description in words implies."""
     words = accepted.replace(",", "").split()
     ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
@@ -119,14 +119,14 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 
 
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
-    """Raise `InputError` unless a value is a number of the kind that words describe: so check and message agree.
+    """Raise `InputError` unless a value is a number of the described kind, so that check and message agree.
 
     Parameters
     ----------
     said, value
-        How the message begins, such as "confidence is"; and what goes on from there.
+        The beginning of the message, such as "confidence is"; and the value that follows it.
     accepted
-        What the message ends with: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
+        The end of the message: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
         "above", "from", "below" and "to".
 
     Raises
@@ -149,7 +149,7 @@ _LARGEST_WRITTEN = 10**20
 
 
 def _written(value: object) -> str:
-    """Return a value as a message shows it: of a number with hundreds of digits how many they are."""
+    """Return a value in the form for a message; of a number with hundreds of digits only their count."""
     if isinstance(value, int) and abs(value) >= _LARGEST_WRITTEN:
         return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
     return str(value) if isinstance(value, Real) else repr(value)
@@ -161,7 +161,7 @@ def require_switch(name: str, value: object) -> None:
     Parameters
     ----------
     name, value
-        What the message names, and what is on or off.
+        The name for the message, and the value.
     """
     require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
 
@@ -172,7 +172,7 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     what, values
-        What they are, for the message, and the numbers, of any shape.
+        The name for the message, and the numbers, of any shape.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole numbers as an array of 64-bit integers; `InputError` if one is none.
+    """Return whole numbers as an array of 64-bit integers; `InputError` if one of them is not whole.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def in_percent(number: float) -> str:
-    """Return what a share should have been, as the end of a message, where it seems to have been given in percent."""
+    """Return the correct share, as the end of a message, where it seems to have been given in percent."""
     return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""
 
 
@@ -219,7 +219,7 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
 
 
 def as_path(what: str, value: object) -> Path:
-    """Return a path that was given as one or as text; `InputError` for anything else.
+    """Return a path from a path or a text; `InputError` for anything else.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def as_path(what: str, value: object) -> Path:
 
 
 def expanded_path(value: str | Path) -> Path:
-    """Return a path with the home directory that its `~` stands for.
+    """Return a path with its `~` replaced by the home directory.
 
     Parameters
     ----------
@@ -250,12 +250,12 @@ def expanded_path(value: str | Path) -> Path:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an exception says, or its type."""
+    """Return the first line of an exception's message, or its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return an exception as one line: its type and what it says.
+    """Return an exception as one line: its type and its message.
 
     Examples
     --------

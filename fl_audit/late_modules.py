@@ -1,4 +1,4 @@
-"""Modules that take seconds to import, or that an installation may lack: they are imported when they are first used."""
+"""Modules that take seconds to import, or that may not be installed: they are imported at first use."""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -6,9 +6,9 @@ from types import ModuleType
 
 
 def late_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
-    """Return the `__getattr__` of a module whose attributes are other modules, each imported when it is first used.
+    """Return the `__getattr__` of a module whose attributes are other modules, each imported at first use.
 
-    Nothing is kept here, so whoever replaces a module for a test needs to do so in one place alone.
+    Nothing is cached here, so a test replaces a module in one place alone.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables as HTML: those of a notebook, with the look of the notebook around them, and those that pages are built of."""
+"""Tables as HTML, for notebooks, whose look they take, and for pages."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -34,7 +34,7 @@ def html_table(
     rows
         Cells, as many in each row: plain text, or `Markup`.
     title, notes
-        What the table is about, and sentences below it, as plain text; empty for none.
+        The subject of the table, and sentences below it, as plain text; empty for none.
     columns, look
         Names of the columns, as plain text, none for pairs of a name and its value; and class of the style sheet.
 

@@ -1,4 +1,4 @@
-"""What the parties of a federation call things in their messages; they share these names and nothing else."""
+"""Names in the messages of a federation, which are all that its parties share."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from fl_audit.arrays import Flags
 
 
 class Query(StrEnum):
-    """Questions a server asks besides training."""
+    """Questions that a server asks besides training."""
 
     IDENTIFY = "identify"
     OBSERVE = "observe"
@@ -35,9 +35,9 @@ class Key(StrEnum):
     BATCH = "batch"
     TIME_LIMIT = "time-limit"  # seconds that one client call may take
     MEMBERSHIP = "membership"
-    """Which of a client's own targets are in, in the trials of a batch; sent to that client alone."""
+    """The membership of a client's own targets in the trials of a batch; sent to that client alone."""
     PARTICIPATION = "participation"
-    """Which of a client's records take part in a round, sent to that client alone; see `pack_participation`."""
+    """The participation of a client's records in a round, sent to that client alone; see `pack_participation`."""
     PARTITION = "partition"
     MODELS = "models"  # stacked models (trials, parameters), float32
     RELEASE = "release"  # released noised sums (trials, parameters), float32
@@ -46,20 +46,20 @@ class Key(StrEnum):
     WITHIN = "within"  # whether a client's contribution was within the clipping norm: 1 or 0 per trial, float64
     TRIALS = "trials"  # numbers of the trials that a message is about, where a client needs them for what it draws
     NOISE_SEED = "noise-seed"
-    """Secret seed of a client's own noise and of what becomes of its records, sent to that client alone."""
+    """Secret seed of a client's own noise and of the use of its records, sent to that client alone."""
     LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per trial, float64
     LOG_ODDS = "log-odds"  # increments of the insider's log-odds per trial, float64
     SCORES = "scores"
     """Noise along the difference of D and D' as normal scores, under D and under D' (trials, 2), float64."""
     SCORE = "score"  # what a round says for the differing record where there is no likelihood ratio, per trial, float64
     COINS = "coins"
-    """Which canaries are in, in a round, in the trials of a batch; sent to the client alone that sends them."""
+    """The coins of canaries in a round, in the trials of a batch; sent only to the client that sends them."""
     TIMES = "times"
-    """How many steps of a round of private training took each of a client's canaries (trials, canaries), float64."""
+    """Number of steps of a private round that used each of a client's canaries (trials, canaries), float64."""
     CANARIES = "canaries"  # scores of canaries, then of decoys, in a round (trials, directions), float64
     ACCOUNTANT = "accountant"  # state of a client's Opacus accountant as JSON, after the round
     RESIDUALS = "residuals"
-    """What the insider measured of the noise (trials, columns), float64; see `Residuals.as_array`."""
+    """The insider's measurements of the noise (trials, columns), float64; see `Residuals.as_array`."""
     COUNT = "count"  # number of records that a summary of losses is of, per trial, float64 as all of a summary
     LOW = "low"  # smallest loss per trial
     HIGH = "high"  # largest loss per trial
@@ -76,12 +76,12 @@ class Key(StrEnum):
 
 
 def pack_participation(taking_part: Flags) -> bytes:
-    """Return which records take part (trials, records) as bytes, eight records of a trial in each."""
+    """Return the participation of records (trials, records) as bytes, eight records of a trial in each."""
     return np.packbits(taking_part, axis=1).tobytes()
 
 
 def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
-    """Return what `pack_participation` packed, (trials, records).
+    """Return the participation that `pack_participation` packed, (trials, records).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def models_key(position: int) -> str:
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the entry of what a round had, some rounds before the one that a message is about.
+    """Return the entry for a value of a round that lies some rounds before the round of the message.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Counter-based random generators: what is random in a trial depends on its key alone.
+"""Counter-based random generators: all randomness in a trial depends on its key alone.
 
 A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (trial, round, client). Distinct
 keys give independent streams and distinct counters give disjoint parts of one, 2**64 blocks long each, so no draw
@@ -15,7 +15,7 @@ from fl_audit.errors import require
 
 
 class Purpose(IntEnum):
-    """What a stream of random numbers is for; every purpose has streams of its own."""
+    """The purpose of a stream of random numbers; every purpose has streams of its own."""
 
     SECRET_BIT = 1
     INITIAL_WEIGHTS = 2
@@ -50,12 +50,12 @@ class Purpose(IntEnum):
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
-    """Raise `InputError` unless a seed is a whole number from 0 that 64 bits hold.
+    """Raise `InputError` unless a seed is a whole number from 0 that fits in 64 bits.
 
     Parameters
     ----------
     name, seed
-        What the message calls it, and the seed.
+        The name for the message, and the seed.
     is_secret
         Whether the message leaves the value out, since others may read it.
     """

@@ -1,4 +1,4 @@
-"""Searches for numbers: where a function falls to 0, and the largest or smallest number that keeps a guarantee."""
+"""Searches for numbers: the root of a function, and the largest or smallest number that keeps a guarantee."""
 
 import math
 import sys
@@ -13,7 +13,7 @@ _LARGEST = 1e12
 
 
 def largest_kept(kept: Callable[[float], bool], start: float) -> float:
-    """Return the largest number that is kept, to a relative 1e-10; whatever is smaller is kept as well.
+    """Return the largest number that is kept, to a relative 1e-10; all smaller numbers must be kept as well.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may
-    wobble by rounding; the number returned has been evaluated and kept. `InputError` if none up to 1e12 is.
+    It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may vary
+    by rounding; the returned number has been evaluated and kept. `InputError` if no number up to 1e12 is.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     start, relative
         A positive number near the answer, at least `lowest`, and the relative width to which it is bracketed.
     lowest
-        Where the search ends. 0 is for functions that are positive somewhere: otherwise the search does not end.
+        The lower end of the search. Use 0 only for functions that are positive somewhere: otherwise the search does not
+        end.
     """
     low = high = start
     at_low = at_high = gap(start)
@@ -83,12 +84,13 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
 def bracketed_root(function: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
     """Return the root of a continuous function between two points, by the method of Chandrupatla 1997.
 
-    As sure as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most answers.
+    It is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most
+    answers.
 
     Parameters
     ----------
     function, low, high
-        With finite values of opposite signs at the two points.
+        A function with finite values of opposite signs at the two points, and the points.
     xtol, rtol
         The root is found to `xtol + rtol |root|`.
     """
@@ -123,14 +125,14 @@ def falling_root(
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
-    """Return where a falling function of a number from 0 reaches 0, by Brent's method; 0 where it begins there.
+    """Return the root of a falling function on numbers from 0, by Brent's method; 0 if it is not positive there.
 
     Parameters
     ----------
     gap, high
         The function, and where it may be below 0; doubled until it is.
     most
-        Where doubling ends: the function is below 0 there, or at the next doubling.
+        The end of doubling: the function is below 0 there, or at the next doubling.
     xtol, rtol
         The root is found to `xtol + rtol root`.
     """
@@ -142,7 +144,7 @@ def falling_root(
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest whole number from 1 at which something holds that holds ever after; None above `most`.
+    """Return the smallest whole number from 1 at which a condition holds that holds ever after; None above `most`.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
 
 def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
-    """Return where something stops to hold from one number to another; the first one where it never holds.
+    """Return the last number between two at which a condition holds; the first one where it never holds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The one rounding of an interval: it never hides on which side of a claim a number lies, nor that it is not 0."""
+"""Rounding of intervals, which always shows on which side of a claim a number is, and whether it is 0."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 NO_LIMIT = "no limit"
-"""What stands for an end of an interval that is infinite or not known."""
+"""Text for an end of an interval that is infinite or not known."""
 _UNKNOWN = "not determined"
 _SPACE = "\N{NO-BREAK SPACE}"
 _MOST_DECIMALS = 340  # more than any 64-bit number has that is not told apart from another
@@ -25,7 +25,7 @@ class Rounded:
 
     @property
     def interval(self) -> str:
-        """Both ends."""
+        """The interval as text."""
         return f"{self.low} to {self.high}"
 
 
@@ -41,7 +41,7 @@ def rounded(
     Parameters
     ----------
     value, low, high, claim
-        What is written; None and NaN are not known, an infinite end is no limit.
+        The values to write; None and NaN are not known, an infinite end is no limit.
     is_share
         Whether all of them are written as percentages.
 
@@ -80,7 +80,7 @@ def interval_text(low: float | None, high: float | None, claim: float | None = N
 
 
 def side_of(number: float, claim: float) -> int:
-    """Return 1 above a claim, -1 below it, and 0 on it: where only the rounding of arithmetic tells the two apart.
+    """Return 1 above a claim, -1 below it, and 0 if only the rounding of arithmetic separates the two.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _snapped(number: float | None, claim: float | None) -> float | None:
 
 
 def is_unlimited(end: float | None) -> bool:
-    """Return whether an end of an interval is none."""
+    """Return whether an end of an interval is missing."""
     return end is None or not math.isfinite(end)
 
 
@@ -125,13 +125,13 @@ class _Scale:
         return cls(exponent, f"e{exponent}", _DIGITS, (Decimal(0),))
 
     def exact(self, number: float | None) -> Decimal | None:
-        """Return a number in this unit; None for what is not known or infinite."""
+        """Return a number in this unit; None if it is not known or infinite."""
         if number is None or not math.isfinite(number):
             return None
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text on the right side of all marks and of the claim as it is written; None if none is."""
+        """Return a number as text on the right side of all marks and of the claim as written; None if there is none."""
         exact = self.exact(number)
         if exact is None:
             return self.text(number, None)
@@ -145,7 +145,7 @@ class _Scale:
         return None
 
     def text(self, number: float | None, shown: Decimal | None) -> str:
-        """Return what is written of a number that was rounded."""
+        """Return the text of a rounded number."""
         if shown is None:
             if number is None or math.isnan(number):
                 return _UNKNOWN
@@ -163,7 +163,7 @@ def _side(number: Decimal, mark: Decimal) -> int:
 
 
 def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
-    """Yield a number rounded to ever more decimals, at last itself; None for none."""
+    """Yield a number rounded to ever more decimals, at last unrounded; None for None."""
     if exact is None or decimals is None:
         yield None
         return
@@ -179,7 +179,7 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return the decimals that show two or three digits of the width, or a few of the number without any."""
+    """Return the decimals that show two or three digits of the width, or a few of a number without width."""
     if low is not None and high is not None and low < high:
         width = high - low
         return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())

@@ -1,4 +1,4 @@
-"""Torch made ready to compute on a device, in this process."""
+"""Preparation of torch to compute on a device, in this process."""
 
 import torch
 
@@ -14,12 +14,12 @@ def require_device(device: Device) -> None:
 
 
 def settle_device(device: Device, tf32: bool = False) -> None:
-    """Get ready to compute on a device in this process.
+    """Prepare this process to compute on a device.
 
     Raises `InputError` if this machine does not offer it.
 
-    By itself torch lets a graphics card round the factors of convolutions to ten bits (TF32), and those of matrix
-    products not.
+    By default torch lets a graphics card round the factors of convolutions to ten bits (TF32), but not those of matrix
+    products.
 
     Parameters
     ----------

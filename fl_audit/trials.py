@@ -58,7 +58,7 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
 
 
 def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatch, ...]]:
-    """Group batches that travel through the federation together.
+    """Group batches that are processed by the federation together.
 
     Parameters
     ----------

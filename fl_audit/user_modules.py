@@ -1,4 +1,4 @@
-"""Modules of the user, such as `my_models`: how they are found, and how they travel to other processes.
+"""Modules of the user, such as `my_models`: finding them, and sending them to other processes.
 
 The user's directory is searched last: were it searched first, as Python does by itself, a module there that has the
 name of a package which fl_audit needs would be imported in the place of that package.
@@ -30,7 +30,7 @@ MOVED = {
     ("data set", "skewed-purchases"): f"{_PAPER}.skewed:skewed_purchases",
     ("model", "dgcnn"): f"{_PAPER}.graph_convolutions:dgcnn",
 }
-"""What only one paper uses, by what it is and the name that it had before it moved to the paper's reproduction."""
+"""Objects that moved to the reproduction of the one paper that uses them, by kind and former name."""
 
 OWN_PACKAGE = "fl_audit"
 """The one name that an installation of this software adds."""
@@ -46,8 +46,8 @@ _added: list[str] = []  # the directory beside fl_audit, where `search_last` add
 def search_last(directory: Path) -> None:
     """Let Python look for modules in a directory, but only for those that are nowhere else.
 
-    Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is, if
-    Python has fl_audit from there by its path.
+    Wherever the directory was in `sys.path` before, it is last afterwards; the directory of fl_audit itself stays in
+    place if Python imported fl_audit from it.
     """
     place = directory.resolve()
     is_last = _searched == [str(place)] and sys.path[-1] == str(place)
@@ -67,7 +67,7 @@ def search_last(directory: Path) -> None:
 
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
-    """Do so for a block; Python looks for modules as before when the block ends."""
+    """Do the same for a block; Python's search is restored when the block ends."""
     searched, path = list(_searched), list(sys.path)
     search_last(directory)
     try:
@@ -85,7 +85,7 @@ def import_user_module(name: str) -> ModuleType:
         If the user's directory has a module of this name that cannot be had, because fl_audit, Python or an installed
         package has one too.
     Exception
-        Whatever the import raises.
+        Any exception of the import.
     """
     top = name.partition(".")[0]
     for directory in _searched if top else ():
@@ -99,7 +99,7 @@ def import_user_module(name: str) -> ModuleType:
 
 
 def require_named(name: str) -> None:
-    """Refuse what is no `package.module:name` of a top-level module that there is, before anything slow is imported."""
+    """Refuse a name that is not `package.module:name` of an existing top-level module, before any slow import."""
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
         raise InputError(f"{name!r} names no function: accepted is package.module:name")
@@ -110,19 +110,19 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` at a name that something had before it moved, one of `MOVED`, and say how it is named now.
+    """Raise `InputError` with the new name at a name that was moved, one of `MOVED`.
 
     Parameters
     ----------
     name, what
-        What a configuration names, and what it should be, "data set" or "model".
+        The name in a configuration, and its kind, "data set" or "model".
     """
     now = MOVED.get((what, name))
     require(now is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {now!r}")
 
 
 def title_of_named(name: str) -> str:
-    """Return what a title calls something: of `package.module:name` the name, else the whole.
+    """Return the name for a title: of `package.module:name` the name, else the whole.
 
     Examples
     --------
@@ -133,12 +133,12 @@ def title_of_named(name: str) -> str:
 
 
 def import_object(name: str, what: str) -> Any:
-    """Return what `package.module:name` names.
+    """Return the object that `package.module:name` names.
 
     Parameters
     ----------
     name, what
-        Its name, and what it should be, as the message begins: "attack".
+        Its name, and its kind, with which the message begins: "attack".
 
     Raises
     ------
@@ -158,7 +158,7 @@ def import_object(name: str, what: str) -> Any:
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """Return the function of the user that `package.module:name` names; whatever it raises is said in one line.
+    """Return the function of the user that `package.module:name` names; any exception is reported in one line.
 
     Parameters
     ----------
@@ -187,14 +187,14 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return which package or module of a directory another one of the same name hides, as the end of a sentence.
+    """Return the package or module of a directory that another one of the same name hides, as the end of a sentence.
 
-    It is empty where an error is about something else.
+    It is empty where the error has another cause.
 
     Parameters
     ----------
     error, directory
-        What was raised by an import, or by the use of a module, at any depth; and where the user's code is.
+        The exception of an import, or of the use of a module, at any depth; and the directory of the user's code.
     """
     tops = list[str]()
     cause: BaseException | None = error
@@ -226,7 +226,7 @@ def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
 
 
 def place_of(top: str) -> str | None:
-    """Return where Python has a top-level module from, or would have; None if there is none."""
+    """Return the place from which Python imports a top-level module; None if there is none."""
     loaded = sys.modules.get(top)
     if loaded is None:
         return _place(importlib.util.find_spec(top))
@@ -234,7 +234,7 @@ def place_of(top: str) -> str | None:
 
 
 class Portable(Generic[T]):
-    """A value on its way to another process, which unpickles it after it has called `search_last`.
+    """A value for another process, which unpickles it after it has called `search_last`.
 
     Ray puts the directory in which a run was started first in the path of its workers. Pickles name functions by their
     modules, so those of fl_audit would be looked for in that directory.
@@ -242,7 +242,7 @@ class Portable(Generic[T]):
     Parameters
     ----------
     value, dumps
-        What is to be had in the other process, where this object becomes the value itself; and what pickles it.
+        The value, which this object becomes in the other process; and the function that pickles it.
     """
 
     def __init__(self, value: T, dumps: Callable[[T], bytes]) -> None:
@@ -254,44 +254,44 @@ class Portable(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `Portable`; what is unpickled comes from the driver of the same run, never from a file."""
+    """Return the value of a `Portable`, which the driver of the same run pickled; nothing is unpickled from files."""
     search_last(Path(directory))
     return pickle.loads(pickled)
 
 
 _MOST_CHARACTERS = 2**24
-"""Of all modules together: what is larger is no directory of modules."""
+"""Largest size of all modules together: a larger directory is no directory of modules."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True)
 class SentModule:
-    """A module on its way."""
+    """A module to be sent to another process."""
 
     path: str  # where its file is on the machine that it comes from
     source: str  # its text
 
     @property
     def is_package(self) -> bool:
-        """Whether it is the file of a package."""
+        """Whether the module is the file of a package."""
         return Path(self.path).name == "__init__.py"
 
 
 @dataclass(frozen=True)
 class SentModules:
-    """Modules on their way; when this is called in another process, they can be imported there."""
+    """Modules to be sent to another process, which can import them after calling this object."""
 
     modules: dict[str, SentModule]  # by their dotted names
 
     def __call__(self) -> None:
-        """Let this process import them; what it may have itself of the same names is passed over."""
+        """Let this process import the modules, which take precedence over modules of its own with the same names."""
         known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
         if self.modules and not known:
             sys.meta_path.insert(0, _Finder(self.modules))
 
 
 class _Finder(MetaPathFinder, InspectLoader):
-    """Finds and loads modules that were sent."""
+    """A finder and loader of modules that were sent."""
 
     def __init__(self, modules: dict[str, SentModule]) -> None:
         self.modules = modules
@@ -317,7 +317,7 @@ class _Finder(MetaPathFinder, InspectLoader):
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the modules of the user that what is named needs, and those beside them; `InputError` if it is too much.
+    """Return the user's modules that some names need, and those beside them; `InputError` if they are too large.
 
     Names such as `package.module:name` are imported already; others are passed over. Of modules that are installed
     nothing is sent: they have to be installed wherever they are needed.
@@ -349,7 +349,7 @@ def _directory(top: str) -> Path | None:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Return the modules of a directory, and of those packages in it that are loaded."""
+    """Return the modules of a directory, and of the loaded packages in it."""
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]

@@ -1,4 +1,4 @@
-"""Guarantees in one call: which noise keeps a guarantee, and what a noise multiplier guarantees."""
+"""Guarantees in one call: the noise that keeps a guarantee, and the guarantee of a noise multiplier."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +32,7 @@ def account(
     sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
     noise_over: NoiseOver | str = NoiseOver.SENSITIVITY,
 ) -> Guarantee:
-    """Say what Gaussian noise guarantees over a training.
+    """Return the guarantee of Gaussian noise over a training.
 
     Parameters
     ----------
@@ -44,20 +44,20 @@ def account(
         Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
         1.
     adjacency
-        How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
+        The relation between neighbours: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     sampling_rate
         Probability with which a record or client takes part in a round, above 0 and at most 1.
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant
-        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling and
-        `pld` with it.
+        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling
+        and `pld` with it.
     sensitivities
         `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
     noise_over
-        What the noise multiplier multiplies: the `sensitivity`, which is twice the clipping norm where a unit is
-        replaced, or the `clipping-norm`, over which Opacus, TensorFlow Privacy and dp-accounting quote noise. The
-        guarantee has both: `noise_multiplier` and `noise_over_clipping_norm`.
+        The quantity that the noise multiplier multiplies: the `sensitivity`, which is twice the clipping norm where a
+        unit is replaced, or the `clipping-norm`, over which Opacus, TensorFlow Privacy and dp-accounting quote noise.
+        The guarantee has both: `noise_multiplier` and `noise_over_clipping_norm`.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def calibrate(
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
     sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
-    """Find the least Gaussian noise that keeps a guarantee: the `noise_multiplier` of the guarantee that is returned.
+    """Find the smallest Gaussian noise that keeps a guarantee: the `noise_multiplier` of the returned guarantee.
 
     It is over the sensitivity, which is twice the clipping norm where a unit is replaced; the guarantee's
     `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
@@ -199,7 +199,7 @@ def epsilon_star(
         Losses on training records, shape (m,), and on a sample of the population, (p,), at least two of each, finite
         and at least 0.
     delta
-        From 0 to below 1; the paper recommends less than one over the number of members.
+        A number from 0 to below 1; the paper recommends less than one over the number of members.
     method
         `parametric` fits a normal distribution to each set, `mixture` a mixture of normals, `empirical` counts. None
         takes

@@ -1,4 +1,4 @@
-"""A run in the caller's process, which is afterwards as it was before.
+"""A run in the caller's process, whose state is restored afterwards.
 
 A run sets what a process has one of: variables of the environment that Flower and Ray read, handlers of signals, levels
 of logs, the search path of modules and the threads of torch. All of that is put back when it ends, whichever way.
@@ -42,7 +42,8 @@ def play_here(
     config, directory, engine, ray_address, resume
         As for `whole_run`.
     listener, is_drawn
-        Who hears of its progress, None for nobody; and whether it is drawn on this process's terminal instead.
+        The listener for its progress, None for nobody; and whether progress is drawn on this process's terminal
+        instead.
 
     Raises
     ------
@@ -78,7 +79,7 @@ def _play(asked: WholeRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Refuse to play on Ray where the caller has started one: a run ends the Ray that it plays on."""
+    """Refuse to play on Ray where the caller has started Ray: a run ends the Ray that it uses."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
@@ -86,7 +87,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Put back, when the block ends, whatever a run sets for its whole process."""
+    """Restore, when the block ends, everything that a run sets for its whole process."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []

@@ -1,4 +1,4 @@
-"""A run in a process of its own: the command, started by the name that a shell knows."""
+"""A run in a process of its own: the command, started by its shell name."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ _LAST_LINES = 20
 
 
 def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
-    """Play a run by the command, in a process of its own; an interrupt ends it, and keeps what is finished.
+    """Play a run by the command, in a process of its own; an interrupt ends it, and finished trials are kept.
 
     Parameters
     ----------

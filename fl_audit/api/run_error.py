@@ -1,5 +1,5 @@
-"""The error of a run that had to stop; who only catches it need not import what plays runs."""
+"""The error of a run that had to stop, in a module without the imports that running needs."""
 
 
 class RunError(Exception):
-    """A run that had to stop; what was finished is kept, and `resume=True` goes on."""
+    """A run that had to stop; its finished part is kept, and `resume=True` continues it."""

@@ -27,7 +27,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def show_lines(line: str) -> None:
-    """Show a line of progress in the place of the one before."""
+    """Show a line of progress, replacing the previous one."""
     print(f"\r{line:<100.100}", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -43,7 +43,7 @@ def run_audit(
     progress: Callable[[str], None] | None = show_lines,
     own_process: bool = False,
 ) -> "Run":
-    """Carry out the audit that a configuration describes, and read what it found.
+    """Carry out the audit that a configuration describes, and return its results.
 
     An interrupt (Ctrl-C, or the stop button of a notebook) stops the run and keeps what is finished. Afterwards this
     process is as it was: a Ray that the run started is ended, and what the run set for the process is put back.
@@ -107,7 +107,7 @@ def run_audit(
 
 @contextmanager
 def _file_of(values: Settings) -> Iterator[Path]:
-    """Give a file of a configuration, whose paths are absolute, to another process."""
+    """Provide a configuration file with absolute paths for another process."""
     with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
         path = Path(place, "audit.toml")
         path.write_text(_written(values), encoding="utf-8")
@@ -127,7 +127,7 @@ def _written(config: Settings) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML writes it, which of texts, numbers and truth values is as JSON does."""
+    """Return a value in TOML, which writes texts, numbers and truth values as JSON does."""
     match value:
         case Path():
             return json.dumps(str(value))

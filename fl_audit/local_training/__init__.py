@@ -1,1 +1,1 @@
-"""Private training of a client's records with Opacus: recorded as it runs, and held against what it claims."""
+"""Private training of a client's records with Opacus: it is recorded as it runs, and compared with its claims."""

@@ -1,4 +1,4 @@
-"""What became of the claim of private training: a verdict, what was claimed and done, and pitfalls with their fixes."""
+"""Assessment of a claim of private training: a verdict, the claim and the facts, and pitfalls with their fixes."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _ALWAYS_UNSEEN = (
 
 @dataclass(frozen=True)
 class Assessment:
-    """What came of the private training of some clients, or of a training function."""
+    """The assessment of the private training of some clients, or of a training function."""
 
     name: str  # of the app or function
     verdict: Verdict
@@ -32,12 +32,12 @@ class Assessment:
 
 
 def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessment:
-    """Return what came of recorded trainings.
+    """Return the assessment of recorded trainings.
 
     Parameters
     ----------
     name, evidence, unseen
-        Of the app or function; what was recorded; and what could not be looked at, and why.
+        The name of the app or function; the recorded evidence; and what could not be observed, with the reason.
     """
     order = list(Weight)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
@@ -64,7 +64,7 @@ def _verdict(evidence: Evidence, found: Sequence[Found], unseen: Sequence[str]) 
 
 
 def headline(assessment: Assessment) -> str:
-    """Return what a reader takes away, in a sentence or two."""
+    """Return the main message for a reader, in a sentence or two."""
     names = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BREAKS]
     beside = [str(one.pitfall) for one in assessment.found if one.weight is Weight.BESIDE]
     doubts = [str(one.pitfall) for one in assessment.found if one.weight is Weight.DOUBT]
@@ -84,7 +84,7 @@ def headline(assessment: Assessment) -> str:
 
 
 def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the report: what each is about, and what it says."""
+    """Return the lines of the report, each with its subject and its text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
         lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]

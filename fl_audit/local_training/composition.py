@@ -1,4 +1,4 @@
-"""The epsilon that the steps of a client really give together, whatever its accountant said of each round."""
+"""The epsilon that the steps of a client really give together, whatever its accountant reported in each round."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 
 @dataclass(frozen=True)
 class Composed:
-    """What the steps of one client give together over a number of rounds.
+    """The privacy loss of all steps of one client over a number of rounds.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def composed(
     factor: float = 1.0,
     records_per_user: int = 1,
 ) -> Composed:
-    """Return what the recorded trainings of one client give together, by the exact accountant.
+    """Return the privacy loss of the recorded trainings of one client, by the exact accountant.
 
     Steps with a Poisson sample count as sampled; the sampling of all others amplifies nothing, and the record that was
     drawn most often decides. Steps on one batch share one sample. Records come or go (add-remove), as for Opacus.
@@ -49,7 +49,7 @@ def composed(
     rounds
         The rounds of the whole training, which go on like those that were recorded; None for the recorded ones.
     factor
-        How many times more than the clipping norm a record was seen to move a sum, at least 1.
+        The factor by which a record was seen to move a sum beyond the clipping norm, at least 1.
     records_per_user
         Most records of one person, from 1.
     """
@@ -66,12 +66,12 @@ def composed(
 
 
 def _is_bare(training: RecordedTraining) -> bool:
-    """Return whether weights of the private model were moved by steps without noise."""
+    """Return whether steps without noise moved weights of the private model."""
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 
 
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """Return epsilon of Gaussian releases; infinite where no number holds it."""
+    """Return epsilon of Gaussian releases; infinite where it exceeds the largest number."""
     events: list[ReleaseEvent] = []
     try:
         for noise, rate, count in steps:
@@ -82,7 +82,7 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float) -> float:
 
 
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Give noise multipliers over what a unit can move, sampling rates, and how often."""
+    """Yield noise multipliers over the real effect of a unit, sampling rates, and numbers of steps."""
     sampled: Counter[tuple[float, float]] = Counter()
     fixed: dict[float, Counter[int]] = {}
     for group in _by_batches(training):
@@ -104,7 +104,7 @@ def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator
 
 
 def real_noise(step: PrivateStep) -> float:
-    """Return the noise of a step over its clipping norm: what was claimed, or what was added where that is less."""
+    """Return the noise of a step over its clipping norm: the claimed noise, or the added noise where that is less."""
     if step.noise is None or step.norm <= 0:
         return 0.0
     seen = step.noise.scale / step.norm
@@ -113,12 +113,12 @@ def real_noise(step: PrivateStep) -> float:
 
 
 def _lowest(count: int) -> float:
-    """Return the share of the claimed scale that honest noise of so many coordinates does not fall under."""
+    """Return the share of the claimed scale that honest noise of `count` coordinates does not fall below."""
     return max(0.0, 1 - 6 / math.sqrt(2 * count))
 
 
 def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
-    """Return the noised steps, those on the same batches together."""
+    """Return the steps with noise, grouped by their batches."""
     groups: list[list[PrivateStep]] = []
     batches: list[tuple[int, ...]] = []
     parts: list[int] = []

@@ -1,6 +1,6 @@
-"""The checks: each looks for one pitfall in what was recorded, and says what it saw, or nothing.
+"""The checks: each looks for one pitfall in the recorded evidence, and describes it if it is there.
 
-The checks of sampling and of noise stand in modules of their own; here are those of accounting and of what leaves.
+The checks of sampling and of noise have modules of their own; this one has those of accounting and of outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from fl_audit.local_training.pitfalls import Found, Pitfall
 from fl_audit.local_training.sampling_checks import SAMPLING_CHECKS
 
 Check = Callable[[Evidence], str]
-"""Says what it saw of one pitfall, in words; empty if it saw nothing."""
+"""A function that describes one pitfall in the evidence; empty if it is not there."""
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
@@ -184,7 +184,7 @@ def _private_rate(evidence: Evidence) -> str:
 
 
 def _sizes(training: RecordedTraining) -> set[int]:
-    """Return how many records the data sets have that a training drew from."""
+    """Return the sizes of the data sets that a training drew from."""
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 
@@ -240,4 +240,4 @@ CHECKS: dict[Pitfall, Check] = {
     Pitfall.CLEAR_METRICS: lambda evidence: _clear(evidence, is_evaluation=False),
     Pitfall.CLEAR_EVALUATION: lambda evidence: _clear(evidence, is_evaluation=True),
 }
-"""The check of every pitfall, in the order in which they are said."""
+"""The check of every pitfall, in the order of the report."""

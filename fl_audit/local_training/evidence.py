@@ -1,4 +1,4 @@
-"""All that was recorded of the clients of one app, or of one training function, for the checks to look at."""
+"""The evidence for the checks: everything that was recorded of the clients of one app, or of one training function."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from fl_audit.local_training.sensitivity import RecordReplay
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was recorded, and what is claimed besides."""
+    """The recorded trainings, and the claims about them."""
 
     trainings: tuple[RecordedTraining, ...]  # of all clients and rounds that were run
     rounds: int  # rounds of the whole training
@@ -34,12 +34,12 @@ class Evidence:
 
     @property
     def is_private(self) -> bool:
-        """Whether an engine or an optimizer of Opacus was seen at work."""
+        """Whether an engine or an optimizer of Opacus was used."""
         return bool(self.by_client)
 
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
-        """What was not seen of how the records of private steps were drawn; empty if all of it was."""
+        """Descriptions of the sampling of private steps that was not observed; empty if all of it was."""
         trainings = [one for each in self.by_client.values() for one in each]
         steps = [(step, [one.batches[number] for number in step.batches]) for one in trainings for step in one.noised]
         found = []
@@ -54,7 +54,7 @@ class Evidence:
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """What private steps rest on and was not seen: it is neither held against the claim nor taken for kept."""
+        """Unobserved facts that private steps rest on: they are neither compared with the claim nor assumed."""
         uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
         looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
@@ -65,13 +65,13 @@ class Evidence:
 
     @cached_property
     def answer(self) -> NamedEpsilon | None:
-        """The largest epsilon that was named last in a training; None if none was."""
+        """The largest of the epsilons that the trainings reported last; None if none was reported."""
         last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
         return max(last, key=lambda one: one.epsilon, default=None)
 
     @cached_property
     def used_delta(self) -> float:
-        """The delta that epsilons are at: the claim's, that of the answers, or 1e-5."""
+        """The delta of the epsilons: that of the claim, that of the answers, or 1e-5."""
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
             return self.delta
@@ -81,7 +81,7 @@ class Evidence:
 
     @cached_property
     def claimed(self) -> float | None:
-        """The epsilon that is claimed: named by the user, answered, or aimed at; None if none is."""
+        """The claimed epsilon: given by the user, reported, or aimed at; None if there is none."""
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
             return self.epsilon
@@ -91,11 +91,11 @@ class Evidence:
 
     @cached_property
     def factor(self) -> float:
-        """How many times more than is claimed a record was seen to move a sum, at least 1."""
+        """The factor by which a record was seen to move a sum beyond the claim, at least 1."""
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> Composed | None:
-        """Return what the steps of the client that spends most give together; None if none took private steps.
+        """Return the privacy loss of the client that spends most; None if none took private steps.
 
         Parameters
         ----------

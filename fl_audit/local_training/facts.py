@@ -1,4 +1,4 @@
-"""Facts about one training that ran: plain values, recorded while Opacus worked, with no opinion about them."""
+"""Facts about one training that ran: plain values without judgement, recorded while Opacus worked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ History = tuple[tuple[float, float, int], ...]
 
 
 class Sampling(StrEnum):
-    """How a loader draws its batches."""
+    """The way in which a loader draws its batches."""
 
     POISSON = "Poisson"  # every record on its own, by a sampler of Opacus
     FIXED = "fixed"  # batches of a fixed size, in order or shuffled, by a sampler of torch
@@ -41,7 +41,7 @@ class PrivateEngine:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that a loader has drawn."""
+    """A batch that a loader drew."""
 
     indices: tuple[int, ...]  # positions of its records in the data set
     loader: int  # number of the pass over a loader that drew it, from 0
@@ -90,14 +90,14 @@ class PrivateStep:
     expected_batch: float | None = None  # by which the noised sum is divided; None for sums
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return whether it may have the gradients of all records of its batches, or of the last one."""
+        """Return whether the step may have the gradients of all records of its batches, or of the last batch."""
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
 
 
 @dataclass(frozen=True)
 class NamedEpsilon:
-    """An epsilon that an accountant named."""
+    """An epsilon that an accountant reported."""
 
     epsilon: float
     delta: float
@@ -107,7 +107,7 @@ class NamedEpsilon:
 
 @dataclass(frozen=True)
 class OutsideStep:
-    """A step of an optimizer that no engine knew of."""
+    """A step of an optimizer that belongs to no engine."""
 
     optimizer: str  # class of the optimizer
     is_before: bool  # whether it was taken before an engine was made
@@ -117,7 +117,7 @@ class OutsideStep:
 
 @dataclass(frozen=True)
 class Moved:
-    """A tensor of the private model that changed while no engine made a step."""
+    """A tensor of the private model that changed outside the steps of engines."""
 
     name: str
     is_parameter: bool  # whether it is a parameter, and no buffer
@@ -127,7 +127,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class WhatLeft:
-    """What left the client, or what a training function returned."""
+    """The outputs of the client, or of a training function."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)  # metrics, by name
     evaluation: Mapping[str, float] = field(default_factory=dict)  # metrics of an evaluation, by name
@@ -160,12 +160,12 @@ class RecordedTraining:
 
     @property
     def is_accountant_seen(self) -> bool:
-        """Whether an accountant of Opacus was seen at work: others may be used with its optimizer."""
+        """Whether an accountant of Opacus was used; others may be used with its optimizer."""
         return bool(self.counted or self.engines or self.answers or self.history)
 
     @property
     def counted_here(self) -> History:
-        """The end of the history that is of this training: an accountant that goes on knows of earlier ones, too."""
+        """The part of the history that belongs to this training: a continued accountant has earlier ones, too."""
         found, left = list[tuple[float, float, int]](), self.counted
         for noise, rate, steps in reversed(self.history):
             if left > 0:

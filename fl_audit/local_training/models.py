@@ -13,7 +13,7 @@ _PREFIX = "_module."  # of names within the module that Opacus puts around a mod
 
 
 class PrivateModels:
-    """Knows the private models of one training, and what their optimizers last made of them."""
+    """The private models of one training, and the results of their optimizers' last steps."""
 
     def __init__(self) -> None:
         self.modules = list[nn.Module]()
@@ -22,7 +22,7 @@ class PrivateModels:
         self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
 
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
-        """Keep the tensors of a model; what other optimizers had of the same ones before is of no use any more.
+        """Keep the tensors of a model, and forget earlier copies of the same tensors from other optimizers.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class PrivateModels:
         return found
 
     def set_to(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the models the weights that they had in the earlier training."""
+        """Set the models to the weights that they had in the earlier training."""
         live = self.tensors()
         with torch.no_grad():
             for name, value in weights.items():
@@ -78,7 +78,7 @@ class PrivateModels:
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
-        """Return which tensors are of no private model, and of which earlier step the others are; None for the last.
+        """Return the tensors of no private model, and the earlier step of the others; None for the last step.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Data sets that differ from another one in a record, or in all values and not in size, whatever their class is."""
+"""Data sets that differ from another one in a record, or in all values but not in size, of any class."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _MOST = 5000  # records that are compared
 
 
 def without_record(dataset: Any, index: int) -> Any:
-    """Return a data set without one of its records, of the same class where that is known.
+    """Return a data set without one of its records, of the same class if that is known.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ def without_record(dataset: Any, index: int) -> Any:
 
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
-    """Return a data set in which another record stands in the place of one.
+    """Return a data set with one record replaced.
 
     Parameters
     ----------
     dataset, index, item
-        As of `without_record`; and the other record, as the data set gives its records.
+        As in `without_record`; and the new record, in the form in which the data set gives its records.
     """
     match dataset:
         case TensorDataset():
@@ -55,12 +55,12 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
-    """Return a data set of the same size, in which every record has the label of another one.
+    """Return a data set of the same size in which every record has the label of another one.
 
     Parameters
     ----------
     dataset, is_one
-        As of `without_record`; and whether all have the label of the first one.
+        As in `without_record`; and whether all get the label of the first one.
     """
     places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
@@ -81,13 +81,13 @@ def record_at(dataset: Any, index: int) -> Any:
     Parameters
     ----------
     dataset, index
-        As of `without_record`.
+        As in `without_record`.
     """
     return tuple(one[index] for one in dataset) if isinstance(dataset, (tuple, list)) else dataset[index]
 
 
 def crafted_record(item: Any) -> Any:
-    """Return a record like another one, with much larger values: its gradient is clipped if any is."""
+    """Return a record like another one, with much larger values, so that its gradient is clipped if any is."""
     match item:
         case Tensor() if item.is_floating_point():
             return item * _CRAFTED
@@ -100,12 +100,12 @@ def crafted_record(item: Any) -> Any:
 
 
 def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
-    """Return which of some records lies farthest from the mean of them.
+    """Return the position of the record that is farthest from the mean of some records.
 
     Parameters
     ----------
     dataset, among
-        As of `without_record`, and positions of at least one record.
+        As in `without_record`, and positions of at least one record.
     """
     chosen = list(among)[:_MOST]
     try:
@@ -134,7 +134,7 @@ class _Edited(Dataset[Any]):
 
 
 def length_of(dataset: Any) -> int:
-    """Return how many records a data set of torch or Hugging Face, or a tuple of arrays, has."""
+    """Return the number of records of a data set of torch or Hugging Face, or of a tuple of arrays."""
     return len(dataset[0]) if isinstance(dataset, (tuple, list)) else len(dataset)
 
 
@@ -173,7 +173,7 @@ def _flat(item: Any) -> Floats:
 
 
 def is_sized(dataset: object) -> bool:
-    """Return whether records of a data set can be taken out: it has a length, and gives them by position."""
+    """Return whether records can be removed from a data set: it has a length, and gives them by position."""
     if isinstance(dataset, (tuple, list)):
         return len(dataset) > 1 and all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
     return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, torch.Tensor)

@@ -1,4 +1,4 @@
-"""Checks of the noise that was really added: its scale, its distribution, and whether anybody could draw it again."""
+"""Checks of the added noise: its scale, its distribution, and whether anybody could draw it again."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def _noise_distribution(evidence: Evidence) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first values of noise of all steps; one or two of them are equal by chance in a long training."""
+    """Return the first noise values of all steps; in a long training one or two of them are equal by chance."""
     return [
         step.noise.head
         for step in training.noised

@@ -23,7 +23,7 @@ _Method = Callable[..., Any]
 
 @contextmanager
 def recorded(recorder: Recorder) -> Iterator[None]:
-    """Have a recorder hear what Opacus and torch do in the block; nothing of them stays changed.
+    """Report the calls of Opacus and torch in the block to a recorder; all patches are removed afterwards.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             stack.enter_context(patch.object(holder, name, around(vars(holder)[name])))
 
         def adopt(kind: type) -> None:
-            """Hear the steps of an optimizer of Opacus, and of those that somebody derived from it."""
+            """Report the steps of an optimizer of Opacus, and of classes derived from it."""
             if kind in patched:
                 return
             patched.add(kind)
@@ -152,11 +152,11 @@ def _around_answer(method: _Method, recorder: Recorder) -> _Method:
 
 
 _epsilons: dict[object, Any] = {}
-"""Answers of Opacus' accountants: to compute one again, for the same history, takes longer than a small training."""
+"""Cached answers of Opacus' accountants: computing one for the same history takes longer than a small training."""
 
 
 def _remembered(method: _Method, accountant: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an accountant answers, from memory where one of Opacus was asked the same before."""
+    """Return an accountant's answer, from the cache if one of Opacus had the same question before."""
     kind = type(accountant)
     if not kind.__module__.startswith("opacus."):
         return method(accountant, *args, **kwargs)

@@ -1,11 +1,11 @@
-"""The known pitfalls of private training in clients: the name of each, how much it says, and what fixes it."""
+"""The known pitfalls of private training in clients: the name, weight and fix of each."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class Weight(StrEnum):
-    """What a pitfall means for the claim."""
+    """The consequence of a pitfall for the claim."""
 
     BREAKS = "breaks the claim"
     DOUBT = "leaves the claim in doubt"
@@ -60,7 +60,7 @@ class Pitfall(StrEnum):
 
 
 class About(NamedTuple):
-    """What is said of a pitfall whatever training has it."""
+    """The description of a pitfall, whatever training has it."""
 
     weight: Weight
     fix: str
@@ -117,7 +117,7 @@ ABOUT: dict[Pitfall, About] = {
     Pitfall.CLEAR_METRICS: About(_L, "Report no number that follows private records, or a noised one."),
     Pitfall.CLEAR_EVALUATION: About(_L, "Evaluate on public data, or report noised numbers."),
 }
-"""What is said of every pitfall."""
+"""The weight and fix of every pitfall."""
 
 
 class Found(NamedTuple):
@@ -128,10 +128,10 @@ class Found(NamedTuple):
 
     @property
     def weight(self) -> Weight:
-        """What it means for the claim."""
+        """The pitfall's consequence for the claim."""
         return ABOUT[self.pitfall].weight
 
     @property
     def fix(self) -> str:
-        """What fixes it."""
+        """The pitfall's fix."""
         return ABOUT[self.pitfall].fix

@@ -1,4 +1,4 @@
-"""What is read off objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
+"""Values read from objects of Opacus and torch: samplers, accountants, layers, and the noise of a step."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -41,24 +41,24 @@ def digest(value: Tensor) -> bytes:
 
 
 def count_of(dataset: Any) -> int:
-    """Return how many records a data set has; 0 where it does not say so."""
+    """Return the number of records of a data set; 0 where it is unknown."""
     return len(dataset) if hasattr(dataset, "__len__") else 0
 
 
 def inner_sampler(sampler: Any) -> Any:
-    """Return what draws whole samples, where `BatchMemoryManager` splits them."""
+    """Return the sampler of whole samples, which `BatchMemoryManager` splits."""
     return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
 
 
 def is_part(sampler: Any) -> bool:
-    """Return whether the batch that was just drawn is a part, and more of the same one follow."""
+    """Return whether the batch that was just drawn is a part of a batch, with more parts to follow."""
     if not isinstance(sampler, BatchSplittingSampler):
         return False
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
 
 
 def sampling_of(sampler: Any) -> Sampling:
-    """Return how a sampler draws."""
+    """Return the sampling method of a sampler."""
     match inner_sampler(sampler):
         case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
             return Sampling.POISSON
@@ -75,9 +75,9 @@ def history_of(accountant: Any) -> History:
 
 
 def coupled_layers(module: nn.Module) -> tuple[str, ...]:
-    """Return the modules of a model that mix the records of a batch, as they are at this moment.
+    """Return the modules of a model that mix the records of a batch in their present state.
 
-    Batch normalisation with fixed statistics, as of a frozen layer in evaluation mode, mixes none.
+    Batch normalisation with fixed statistics, for example of a frozen layer in evaluation mode, mixes none.
     """
     inner = module._module if isinstance(module, GradSampleModule) else module
     return tuple(
@@ -88,7 +88,7 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
-    """Return the noise of a step that was just made, the sum of clipped gradients before it, and sizes of tensors."""
+    """Return the noise of the last step, the sum of clipped gradients before it, and sizes of tensors."""
     parts, sums = [], []
     share = 1.0
     if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:

@@ -50,12 +50,12 @@ _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are ke
 
 
 class Recorder:
-    """Collects the facts of one training; see `patches.recorded` for what calls it.
+    """The collector of the facts of one training, called by `patches.recorded`.
 
     Parameters
     ----------
     kept_steps
-        Of how many first steps the sums and gradients are kept, and the weights at so many first batches.
+        The number of first steps whose sums and gradients are kept, and of first batches whose weights are kept.
     followed
         An earlier training to follow; None for none.
     is_short
@@ -91,16 +91,16 @@ class Recorder:
     # What the patches tell.
 
     def knows_module(self, module: nn.Module) -> None:
-        """Note a model that is made private."""
+        """Record a model that is made private."""
         self.models.modules.append(module)
 
     def knows_optimizer(self, optimizer: Any) -> None:
-        """Note an optimizer of Opacus, and which optimizer it wraps."""
+        """Record an optimizer of Opacus, and the optimizer that it wraps."""
         self.models.optimizers[id(optimizer.original_optimizer)] = optimizer
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
-        """Note one call of `make_private`.
+        """Record one call of `make_private`.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Recorder:
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
-        """Note the positions that a loader has drawn, and return those that it hands out.
+        """Record the positions that a loader has drawn, and return those that it hands out.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Recorder:
         return drawn if chosen is None else chosen
 
     def hands_out(self, iterator: Any) -> None:
-        """Note that a loader with workers has handed out the batch that it drew first."""
+        """Record that a loader with workers has handed out the batch that it drew first."""
         if waiting := self._ahead.get(id(iterator)):
             batch = waiting.popleft()
             self._note_batch(batch, list(batch.indices), iterator._dataset)
@@ -184,7 +184,7 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Bring the training to where the one that it follows drew a batch."""
+        """Set the training to the state in which the training that it follows drew a batch."""
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
@@ -197,7 +197,7 @@ class Recorder:
         return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
-        """Note one call of `pre_step`, which this makes.
+        """Record one call of `pre_step`, and make the call.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Recorder:
         return made
 
     def inner_step(self, inner: Any, *_: Any) -> None:
-        """Note a step of any optimizer of torch, after it was made."""
+        """Record a step of any optimizer of torch, after it was made."""
         optimizer = self.models.optimizers.get(id(inner))
         if optimizer is not None and id(optimizer) in self._pending:
             self._pending.discard(id(optimizer))
@@ -263,7 +263,7 @@ class Recorder:
         self._stepped.append((found, [one.detach() for one in moved]))
 
     def counts(self, accountant: Any) -> None:
-        """Note that an accountant counted a step."""
+        """Record that an accountant counted a step."""
         self.counted += 1
         self._accountant = accountant
 
@@ -277,7 +277,7 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Note an epsilon that an accountant named; those of a search for a noise multiplier are no claims.
+        """Record an epsilon that an accountant reported, except in a search for a noise multiplier, which is no claim.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Recorder:
         Parameters
         ----------
         left, client, number
-            What left the client, as of `left_of`; the number of the client, from 0; and the round, from 1.
+            The outputs of the client, as in `left_of`; the number of the client, from 0; and the round, from 1.
         """
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.moved(optimizer, is_at_end=True)
@@ -316,7 +316,7 @@ class Recorder:
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> WhatLeft:
-        """Return what left, seen beside the private model.
+        """Return the outputs, compared with the private model.
 
         Parameters
         ----------
@@ -329,7 +329,7 @@ class Recorder:
     # How it is found out.
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
-        """Return the batches of a step: of those drawn since the last one, those of one loader.
+        """Return the batches of a step: those of one loader among the batches drawn since the last step.
 
         Public data may be drawn beside them. The loader is one whose batches have as many records as the step has
         gradients if there is one, then one that draws as is claimed, and then the one that drew last.
@@ -348,7 +348,7 @@ class Recorder:
         return tuple(passes[max(passes, key=order)])
 
     def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
-        """Return how many gradients of records a step has, and these if they are kept."""
+        """Return the number of record gradients of a step, and these gradients if they are kept."""
         with suppress(Exception):  # modes without gradients of single records
             found = [value.detach() for value in optimizer.grad_samples]
             rows = len(found[0])
@@ -367,11 +367,11 @@ class Recorder:
 
     @property
     def _keeps(self) -> bool:
-        """Whether sums and gradients of the step that is made are kept."""
+        """Return whether sums and gradients of the present step are kept."""
         return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
-        """Note the steps that were taken on a model before it was made private."""
+        """Record the steps that were taken on a model before it was made private."""
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
@@ -380,7 +380,7 @@ class Recorder:
 
 
 def _positions(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None where it drew something else, as for a stream or a mapping."""
+    """Return the positions that a sampler drew; None where it drew something else, for a stream or a mapping."""
     if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What leads a replay of a training: the batches, random states and weights of the training that it follows."""
+"""The state that a replay follows: the batches, random states and weights of an earlier training."""
 
 import random
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 class Enough(BaseException):
-    """Ends a replay whose steps have been compared; what code catches of exceptions is not in its way."""
+    """Ends a replay whose steps have been compared; code that catches `Exception` does not catch it."""
 
 
 @dataclass
 class Track:
-    """What a replay needs of an earlier training: batches, and random states and weights when each was drawn."""
+    """The track of an earlier training for a replay: its batches, with random states and weights at each draw."""
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of every batch
@@ -26,7 +26,7 @@ class Track:
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
     def is_private(self, number: int) -> bool:
-        """Return whether a batch is of the data set that an engine was given."""
+        """Return whether a batch belongs to the data set that an engine was given."""
         return self.private is None or self.datasets[number] is self.private
 
 
@@ -38,7 +38,7 @@ class FollowedTraining:
     without: int | None  # position of the record that the replay lacks; None if it has as many
 
     def batch(self, number: int) -> list[int] | None:
-        """Return the positions that a batch has in the data set of the replay; None beyond the earlier training."""
+        """Return the positions of a batch in the data set of the replay; None beyond the earlier training."""
         if number >= len(self.track.batches):
             return None
         gone = self.without
@@ -53,7 +53,7 @@ def random_states() -> dict[str, Any]:
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether nothing was drawn between two states of the shared random generators.
+    """Return whether two states of the shared random generators are equal, so that nothing was drawn between them.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Put the shared random generators into states that they had before."""
+    """Set the shared random generators to earlier states."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])  # noqa: NPY002
     torch.set_rng_state(states["torch"])

@@ -1,4 +1,4 @@
-"""Checks of how batches are drawn, what becomes of them, and whether records stay apart."""
+"""Checks of the drawing of batches, their use, and the separation of records."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.privacy.events import batches_per_epoch
 
 LEVEL = 1e-7
-"""Level of each test that rests on chance: no honest training is accused in a million."""
+"""Level of each statistical test: less than one honest training in a million is accused."""
 _MIN_DRAWN = 20  # records that samples must hold together before their being equal says anything
 
 
@@ -51,7 +51,7 @@ def _poisson() -> str:
 
 
 def _fixed_sizes(training: RecordedTraining) -> str:
-    """Say that sizes of batches vary less than those of Poisson samples; empty if they do not."""
+    """Report that sizes of batches vary less than those of Poisson samples; empty if they do not."""
     sizes = [len(one.indices) for one in training.batches if one.sampling is Sampling.OTHER]
     records = [one.records for one in training.batches if one.sampling is Sampling.OTHER]
     mean = float(np.mean(sizes))
@@ -145,7 +145,7 @@ def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool
 
 
 def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
-    """Give the steps whose gradients are counted, and how many records were drawn for each."""
+    """Yield the steps whose gradients are counted, with the number of records drawn for each."""
     for step, batches in _fed(training):
         if step.rows is not None and step.is_fresh and batches:
             drawn = sum(len(one.indices) for one in batches) if _uses_all(step, batches) else len(batches[-1].indices)
@@ -161,7 +161,7 @@ def _cut_batch(evidence: Evidence) -> str:
 
 
 def _is_clipped_as_one(training: RecordedTraining) -> bool:
-    """Return whether every so many records of a sample became one gradient."""
+    """Return whether groups of records of a sample became one gradient each."""
     found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1 and step.rows]
     if not found or all(rows == drawn for rows, drawn in found):
         return False
@@ -198,7 +198,7 @@ def _private_size(evidence: Evidence) -> str:
 
 
 def _size_of(engine: PrivateEngine) -> str:
-    """Say what Opacus makes of one record more or less, where rate and expected batch are by its own rule."""
+    """Describe how Opacus' own rule for rate and expected batch depends on the number of records."""
     batch, records = engine.loader_batch, engine.records
     if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
         return ""
@@ -216,7 +216,7 @@ def _seen(engine: PrivateEngine) -> tuple[int, int]:
 
 
 def _by_rule(records: int, batch: int, engine: PrivateEngine) -> tuple[int, int]:
-    """Return expected batch and steps of an epoch as Opacus computes them."""
+    """Return the expected batch and the steps of an epoch as Opacus computes them."""
     length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
     steps = int(1 / rate) if engine.sampling is Sampling.POISSON else length

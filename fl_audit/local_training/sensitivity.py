@@ -20,7 +20,7 @@ from fl_audit.local_training.replay import FollowedTraining, random_states, set_
 
 Edit = Callable[[Any], Any]
 Run = Callable[[Recorder, Edit], RecordedTraining]
-"""Trains once with a recorder, on an edited data set, and returns the recorded training."""
+"""A function that trains once with a recorder, on an edited data set, and returns the recorded training."""
 
 KEPT_STEPS = 6
 """Steps of a training that are compared."""
@@ -30,7 +30,7 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 
 @dataclass(frozen=True)
 class RecordReplay:
-    """What one record changed in the steps that were compared."""
+    """The effect of one record on the compared steps."""
 
     record: str  # which record, in words
     index: int  # its position in the data set
@@ -48,12 +48,12 @@ class RecordReplay:
 
     @property
     def is_kept(self) -> bool:
-        """Whether no sum differs by more than is claimed, and none that the record took no part in."""
+        """Whether no sum differs by more than the claim, and no sum differs in a step without the record."""
         return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
 
     @property
     def is_coupled(self) -> bool:
-        """Whether gradients of other records follow the record."""
+        """Whether gradients of other records depend on the record."""
         if self.others is None:
             return self.moved_absent > _TOLERANCE
         return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
@@ -65,7 +65,7 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
     Parameters
     ----------
     run, dataset
-        What trains, and the data set that its edits are applied to; None for that of its first engine.
+        The training, and the data set that its edits are applied to; None for that of its first engine.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)
@@ -119,7 +119,7 @@ def _replayed(
     other: Any,
     is_short: bool,
 ) -> RecordReplay | None:
-    """Return what one record changes; None where no steps can be compared."""
+    """Return the effect of one record; None where no steps can be compared."""
     leader, longer = led
 
     def changed(data: Any) -> Any:
@@ -136,7 +136,7 @@ def _replayed(
 
 
 def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
-    """Give the steps of both trainings on the same batch, which only one may have taken.
+    """Yield the pairs of steps that both trainings took on the same batch.
 
     A second step on a batch does not start from the recorded weights.
     """
@@ -179,7 +179,7 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return by how much gradients of other records differ, over the largest; None where they were not kept."""
+    """Return the largest relative difference of other records' gradients; None where they were not kept."""
     if one is None or two is None or len(one) != len(places):
         return None
     keep = [row for row, place in enumerate(places) if place != index]
@@ -193,7 +193,7 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 def _schedule(
     longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
-    """Give what of the schedule follows the number of records."""
+    """Yield the parts of the schedule that depend on the number of records."""
     for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
         if left.expected_batch != right.expected_batch:
             yield "expected batch", float(left.expected_batch or 0), float(right.expected_batch or 0)

@@ -1,4 +1,4 @@
-"""An audit of a training function without a federation: it is called as its users call it, and recorded."""
+"""Audit of a training function without a federation: it is called as its users call it, and recorded."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from fl_audit.local_training.sensitivity import Edit, replays
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a user says of a training function."""
+    """The user's statements about a training function."""
 
     rounds: int = 1  # rounds of the whole training, in each of which the function is called
     calls: int = 2  # in how many of them it is called here
@@ -33,16 +33,16 @@ class TrainingOptions:
 def audit_training(
     function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingOptions
 ) -> Assessment:
-    """Call a training function, record what it does, and hold that against what it claims.
+    """Call a training function, record its steps, and compare them with its claims.
 
     Parameters
     ----------
     function, name
         `train(model, dataset)`, `train(dataset)` or `train()`; and its name.
     model, dataset
-        What it is called with; None where it takes none.
+        The arguments of the function; None where it takes none.
     options
-        What is said of it besides.
+        The user's further statements about it.
 
     Raises
     ------
@@ -93,7 +93,7 @@ _FLAG = {"model": "model", "dataset": "data"}
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return which of model and data set a training function takes, in its order.
+    """Return whether a training function takes a model, a data set or both, in its order.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Runner:
-    """Calls a training function with copies of its arguments."""
+    """A caller of a training function with copies of its arguments."""
 
     function: Callable[..., Any]
     name: str
@@ -140,12 +140,12 @@ class _Runner:
         return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
-        """Return the recorded training, of which the data set is edited where an engine is given it."""
+        """Return the recorded training whose data set is edited where an engine receives it."""
         recorder.edit = edit
         return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
-        """Return a training, and the same one with other labels; empty if there are none, or it fails with them."""
+        """Return a training, and its repetition with other labels; empty if there are none, or it fails with them."""
         found = []
         for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):
             set_random_states(start)
@@ -157,7 +157,7 @@ class _Runner:
 
 
 def _weights_in(made: Any) -> dict[str, Tensor]:
-    """Return the weights that a training function returned: of a module, or of the first one in a tuple."""
+    """Return the weights in a training function's result: of a module, or of the first one in a tuple."""
     match made:
         case nn.Module():
             return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}

@@ -137,9 +137,7 @@ class Claim:
         return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim over another number of rounds, at least 1; events of other counts are scaled in
-        proportion.
-        """
+        """Return the claim over another number of rounds, at least 1; the counts of all events are scaled alike."""
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

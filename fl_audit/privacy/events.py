@@ -99,8 +99,7 @@ class LaplaceRelease:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """A bit that is reported truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in
-    it.
+    """A bit reported truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
 
     Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
     """

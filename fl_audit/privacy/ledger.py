@@ -49,9 +49,7 @@ class LedgerLine:
 
     @property
     def shortfall(self) -> float:
-        """Factor by which a contribution can exceed the stated sensitivity of the sum; 1 where the statement is
-        right.
-        """
+        """Factor by which a contribution can exceed the stated sensitivity of the sum; 1 where that is right."""
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
         return max(1.0, self.terms.adjacency.sensitivity_of_sum(self.clipping_norm) / self.sensitivity)

@@ -191,9 +191,7 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
-        """Return the distribution on the grid; mass below it is moved to its first point, mass above counts as
-        infinite.
-        """
+        """Return the distribution on the grid; mass below moves to its first point, mass above counts as infinite."""
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))

@@ -106,9 +106,7 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
 
 
 def inverse(strategy: Floats) -> Floats:
-    """Return C^-1: the noise of the releases is C^-1 z, and row t has the weights of the draws in the noise of round
-    t.
-    """
+    """Return C^-1: the noise of the releases is C^-1 z, so row t weights the draws in the noise of round t."""
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 

@@ -114,9 +114,7 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return the largest reduction of a sum of losses by the grid, up to the probability (Hoeffding's
-        inequality).
-        """
+        """Return how far the grid can lower a sum of losses, up to the probability (Hoeffding's inequality)."""
         return _spread(self.count, self.interval, probability)
 
     @property

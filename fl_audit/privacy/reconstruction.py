@@ -58,7 +58,7 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
     Parameters
     ----------
     claim, chance
-        What is released, and the largest probability of a hit before that, from 0 to 1: 1 / m among m equally likely
+        The releases, and the largest probability of a hit before them, from 0 to 1: 1 / m among m equally likely
         candidates, or the share of the population that a description fits.
 
     Examples
@@ -73,11 +73,11 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
 
 def simplex_success(mu: float, candidates: int) -> float:
-    """Return how often the best attack on Gaussian noise names the right one of candidates that lie farthest apart.
+    """Return the success of the best attack on Gaussian noise among candidates at the largest equal distances.
 
     It is the integral of phi(x - mu') Phi(x)^(m - 1), mu' = mu sqrt(m / (m - 1)). At m = 2 it is
-    `reconstruction_bound`; above it is less, for no attack tells so many directions apart: of Phi(mu - 3.09) 87 % among
-    a thousand at mu = 2.
+    `reconstruction_bound`; for larger m it is less, because no attack distinguishes so many directions: of Phi(mu -
+    3.09) 87 % among a thousand at mu = 2.
 
     Parameters
     ----------

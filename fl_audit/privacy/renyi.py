@@ -42,7 +42,7 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced
     truth by rounding there unless q is under e^-50.
 
     Where a unit is replaced, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`:
-    the noise multiplier is twice as large, and the second mixture, at least (1-q) N(0), is divided by.
+    the noise multiplier is twice as large, and the divisor is the second mixture, at least (1-q) N(0).
     """
     z, q = noise_multiplier * (2 if replaced else 1), sampling_rate
     if z < _WEAK_NOISE:
@@ -78,7 +78,7 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 
 
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
-    """Return the Renyi divergences of one Gaussian release whose coin of participation is seen, at `RDP_ORDERS`.
+    """Return the Renyi divergences of one Gaussian release whose participation is seen, at `RDP_ORDERS`.
 
     The coin has the same distribution between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
     D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
@@ -95,7 +95,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
     Parameters
     ----------
     events, adjacency
-        What is released, and how neighbours differ: only a release that is sampled in secret depends on it.
+        The releases, and the relation between neighbours, on which only a secretly sampled release depends.
     accountant
         Name that a refusal gives. The published accountants know no release that is sampled in secret where a unit is
         replaced; None accepts it too.
@@ -124,7 +124,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return what a conversion to (epsilon, delta) adds at each order."""
+    """Return the addition of a conversion to (epsilon, delta) at each order."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)
@@ -141,7 +141,7 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
     Parameters
     ----------
     accountant, delta
-        Which of the two, and a number above 0 and below 1.
+        The accountant, `rdp-classic` or `rdp`, and a number above 0 and below 1.
     divergences
         eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
     """
@@ -152,7 +152,7 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu whose Gaussian composition converts to at most epsilon; closed form over the orders.
 
-    Epsilon is at least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
+    Epsilon is at least 0, and above the result without any release: ln(1/delta) / 62 by `rdp-classic`.
     """
     require_epsilon(epsilon)
     require_delta(delta)

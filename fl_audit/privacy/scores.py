@@ -1,4 +1,4 @@
-"""What a guarantee means for an insider: the identifiability scores, and how sure it may become under Gaussian noise.
+"""The meaning of a guarantee for an insider: the identifiability scores, and belief bounds under Gaussian noise.
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
 `gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Numbers out of
@@ -56,7 +56,7 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     Parameters
     ----------
     epsilon, prior
-        At least 0, finite; and the belief in D before anything is seen, above 0 and below 1.
+        At least 0, finite; and the prior belief in D, above 0 and below 1.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
     """Return the advantage bound composed under Renyi DP: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, section 4.4.
 
     For Gaussian noise without sampling, eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every order;
-    for other mechanisms it bounds nothing.
+    for other mechanisms it is no bound.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def rho_alpha(epsilon: float, delta: float) -> float:
     """Return the paper's bound on the insider's advantage: 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1, theorem 3.
 
     It bounds the advantage of noise calibrated by Eq. (1), sigma = Delta sqrt(2 ln(1.25/delta)) / eps. It does **not**
-    hold for noise calibrated exactly (`gdp`, or any accountant as sharp), which is smaller: the true advantage is then
+    hold for noise calibrated exactly (`gdp`, or any accountant as tight), which is smaller: the true advantage is then
     larger; nor quite under `rdp-classic` at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` is
     exact.
 
@@ -167,7 +167,8 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 def gaussian_advantage(mu: float) -> float:
     """Return the exact advantage of the best insider against a Gaussian composition: 2 Phi(mu/2) - 1 = delta(0).
 
-    Total variation between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2) for mu from 0; the advantage under equal priors.
+    It is the total variation between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2) for mu from 0, which is the advantage under
+    equal priors.
 
     Examples
     --------
@@ -185,7 +186,7 @@ def mu_from_advantage(advantage: float) -> float:
 
 
 def truth_probability(epsilon: float) -> float:
-    """Return the probability with which randomised response tells a bit truly, e^epsilon / (1 + e^epsilon).
+    """Return the probability with which randomised response reports a bit truly, e^epsilon / (1 + e^epsilon).
 
     Two coins: a bit is kept with probability rho = tanh(epsilon/2), otherwise a fair coin takes its place (Warner 1965;
     Eq. (1) of Bernau et al. 2019). Epsilon is at least 0.
@@ -197,8 +198,8 @@ def truth_probability(epsilon: float) -> float:
 def response_advantage(epsilon: float, differing: int) -> float:
     """Return the advantage of an insider who sees one randomised record and knows the two that it can come from.
 
-    Of the d bits in which the records differ, a number B that is binomial (d, p), p the probability of the truth,
-    agrees with the true record; the log-odds are epsilon (2 B - d). The insider guesses the record with more
+    Of the d bits in which the records differ, a number B that is binomial (d, p), where p is the probability of the
+    truth, agrees with the true record; the log-odds are epsilon (2 B - d). The insider guesses the record with more
     agreements, so its advantage, the total variation, is P(B > d/2) - P(B < d/2). For one bit and for two it is
     tanh(epsilon/2).
 
@@ -214,7 +215,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:
-    """Return the log-odds of the true data set that the insider passes with probability at most delta.
+    """Return the log-odds of the true data set that the insider exceeds with probability at most delta.
 
     FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
     ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large. In nats; the
@@ -246,9 +247,9 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
 
 
 def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:
-    """Return the belief in the true data set that the insider passes with probability at most delta.
+    """Return the belief in the true data set that the insider exceeds with probability at most delta.
 
-    The sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
+    It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
 
     Parameters
     ----------

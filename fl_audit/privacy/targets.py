@@ -1,4 +1,4 @@
-"""What a user asks for: a belief, an advantage, an epsilon, protection against reconstruction, or the noise itself."""
+"""Targets of calibration: a belief, an advantage, an epsilon, reconstruction or singling out, or the noise itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class AdvantageTarget:
 
 @dataclass(frozen=True)
 class EpsilonTarget:
-    """The accountant reports at most `epsilon`, positive and up to 1e100: no number holds less noise."""
+    """The accountant reports at most `epsilon`, positive and up to 1e100, the largest number with noise to match."""
 
     epsilon: float
 
@@ -39,7 +39,7 @@ class EpsilonTarget:
 
 @dataclass(frozen=True)
 class ReconstructionTarget:
-    """An attacker names the right one of equally likely records with at most a probability."""
+    """An attacker identifies the right one of equally likely records with at most a given probability."""
 
     probability: float  # above `chance` and below 1
     candidates: int = defaults.CANDIDATES  # how many records are equally likely, a whole number from 2
@@ -50,13 +50,13 @@ class ReconstructionTarget:
 
     @property
     def chance(self) -> float:
-        """Probability of a hit before anything is released."""
+        """Probability of a hit without any release."""
         return 1 / self.candidates
 
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """An attacker's description, which fits few of the population, fits the target with at most a probability."""
+    """An attacker's description, which fits few of the population, fits the target with at most a given probability."""
 
     probability: float  # above `population_share` and below 1
     population_share: float = defaults.POPULATION_SHARE  # share that the description fits, above 0 and below 1
@@ -67,7 +67,7 @@ class SinglingOutTarget:
 
     @property
     def chance(self) -> float:
-        """Probability of a hit before anything is released."""
+        """Probability of a hit without any release."""
         return self.population_share
 
 
@@ -78,7 +78,7 @@ def _require_above_chance(name: str, probability: float, chance: float) -> None:
 
 @dataclass(frozen=True)
 class NoiseMultiplierTarget:
-    """The noise multiplier itself, positive and finite: nothing is calibrated."""
+    """The noise multiplier itself, positive and finite: no calibration is needed."""
 
     noise_multiplier: float
 
@@ -89,7 +89,7 @@ class NoiseMultiplierTarget:
 Target = (
     BeliefTarget | AdvantageTarget | EpsilonTarget | ReconstructionTarget | SinglingOutTarget | NoiseMultiplierTarget
 )
-"""What a user asks for; exactly one of them."""
+"""A target of calibration; users give exactly one."""
 
 TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
     "belief": BeliefTarget,
@@ -99,17 +99,17 @@ TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
     "singling-out": SinglingOutTarget,
     "noise-multiplier": NoiseMultiplierTarget,
 }
-"""The targets by the name that they have on the command line, in Python and in a file."""
+"""The targets by their names on the command line, in Python and in a file."""
 
 DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-out"}
-"""What only one target knows, and that target."""
+"""Settings that belong to a single target, with that target."""
 
 
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
-    """Return the one target that is given.
+    """Return the single target that is given.
 
-    Raises `InputError` if none or several are given, a detail belongs to no target that is given, or a value is out of
-    its range.
+    Raises `InputError` if none or several are given, a detail belongs to no given target, or a value is out of its
+    range.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What one training releases, as who runs it states it: light, so that a client or a server can carry it."""
+"""The releases of one training as its operator states them, in a light module that clients and servers can carry."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, fields
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingTerms:
-    """Rounds of Gaussian noise, and between which neighbours it hides.
+    """Rounds of Gaussian noise, and the relation between the neighbours that it hides.
 
     Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
@@ -50,7 +50,7 @@ class TrainingTerms:
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":
-        """What the accountant gets."""
+        """The events for the accountant."""
         return late.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":
@@ -63,12 +63,12 @@ class TrainingTerms:
 
 
 def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
-    """Return terms from JSON values; other keys are left alone.
+    """Return terms from JSON values; other keys are ignored.
 
     Parameters
     ----------
     values, where
-        As `TrainingTerms.to_json` makes them, and where they were read, for messages.
+        The values that `TrainingTerms.to_json` makes, and their source, for messages.
 
     Raises
     ------

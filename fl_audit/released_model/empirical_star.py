@@ -5,9 +5,9 @@ population that is called a member, FNR the share of members that is not. The em
 the losses offer. The largest ratios are reached at rates near 0 and 1, where a single loss decides, so the paper leaves
 out rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
 
-What simple attacks achieve with such thresholds is to be read beside Epsilon*: the area under the ROC, which covers all
-thresholds (AUC); the TPR at a small share of false alarms (Carlini et al. 2022); and the advantage, TPR - FPR, of the
-threshold at the mean loss of members (Yeom et al. 2018).
+Epsilon* should be read together with the results of simple attacks with such thresholds: the area under the ROC, which
+covers all thresholds (AUC); the TPR at a small share of false alarms (Carlini et al. 2022); and the advantage, TPR -
+FPR, of the threshold at the mean loss of members (Yeom et al. 2018).
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from fl_audit.released_model.methods import EMPIRICAL_CUT
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """How many losses of either set lie at or below each threshold, which takes those for members."""
+    """Numbers of losses of each set at or below each threshold, which calls those members."""
 
     thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
     members: Integers  # number of members' losses at or below each threshold, same shape
@@ -47,7 +47,7 @@ class ThresholdCounts:
 
 
 def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
-    """Return the counts at every threshold that the losses offer, by one sort.
+    """Return the counts at every threshold that the losses allow, by one sort.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
 
 def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios of definition 2 at each threshold, at least 0; before the logarithm.
+    """Return the largest of the four ratios of definition 2 at each threshold, at least 0, before the logarithm.
 
     Parameters
     ----------
     fpr, tnr, fnr, tpr
         Rates in [0, 1]; 1 - FPR and 1 - FNR are passed in, and not computed here, so that rates near 1 keep digits.
     delta
-        From 0 to below 1.
+        A number from 0 to below 1.
     """
     return largest_ratio(((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)), delta)
 
@@ -103,7 +103,7 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
     fpr, fnr
         False positive and false negative rates in [0, 1], of one shape (..., thresholds), at least one threshold.
     delta
-        From 0 to below 1.
+        A number from 0 to below 1.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def empirical_epsilon_star(
 ) -> Floats:
     """Return Epsilon* of every model, (...), from the empirical distributions of losses, over all their thresholds.
 
-    Infinite where a threshold that counts separates a share above delta of one set from the whole other set.
+    It is infinite where a threshold that counts separates a share above delta of one set from the whole other set.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
 
 
 def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
-    """Return where both error rates lie above `cut` and below 1 - `cut`; everywhere for a cut of 0.
+    """Return a mask of error rates that both lie above `cut` and below 1 - `cut`; all of them for a cut of 0.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class LossAttacks:
 
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
-    """Return what simple attacks on the losses achieve.
+    """Return the results of simple attacks on the losses.
 
     Parameters
     ----------

@@ -7,11 +7,12 @@ grid. All functions work on many models at once: any leading axes, such as trial
 `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
 model, with interval and warnings).
 
-Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, both reflected
-for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The derivative of the ratio in
-t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has the sign of t (1 - 1/r^2) +
-m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta. So H falls through 0 at most
-once (for r < 1 after t*). That point is the only inner maximum, and there the ratio equals that of the two densities.
+A bisection finds the supremum for the following reason. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P
+and Q, both reflected for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The
+derivative of the ratio in t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has
+the sign of t (1 - 1/r^2) + m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta.
+So H falls through 0 at most once (for r < 1 after t*). That point is the only inner maximum, and there the ratio equals
+that of the two densities.
 """
 
 import math
@@ -26,10 +27,10 @@ from fl_audit.errors import require, require_number
 from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _FARTHEST = 40.0
-"""The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
+"""The search starts this many standard deviations below the mean, where the tail differs from 1 by less than 1e-350."""
 _BISECTIONS = 60
 DEFAULT_SHIFT = 1.0
-"""Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
+"""Constant added to the normalised losses. The published text is damaged where it names it: only "(=1)" is left."""
 
 
 def require_star_delta(delta: float) -> None:
@@ -44,7 +45,7 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Which Epsilon* is asked for."""
+    """The variant of Epsilon* that a run computes."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
@@ -52,7 +53,7 @@ class StarSettings:
 
     @property
     def counted_cut(self) -> float:
-        """The cut where losses are counted, which show no error rate below that of the empirical form."""
+        """The cut for counted losses, which show no error rate below that of the empirical form."""
         return max(self.cut, EMPIRICAL_CUT)
 
     def __post_init__(self) -> None:
@@ -61,7 +62,7 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64, or refuse them."""
+    """Return losses as float64, or raise `InputError`."""
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
@@ -72,7 +73,7 @@ def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them, as where leading axes differ.
+    """Return both sets of losses, shapes (..., m) and (..., p); raise `InputError` if they do not match.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
     """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
 
-    That is -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
+    This is -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def scores_of_pair(
     Parameters
     ----------
     member_losses, population_losses, shift
-        As `checked_pair` returns them, shapes (..., m) and (..., p); as for `loss_scores`.
+        The losses as `checked_pair` returns them, shapes (..., m) and (..., p); as for `loss_scores`.
     """
     low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
     high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
@@ -141,18 +142,18 @@ def epsilon_star_gaussian(
 
     It is the supremum over all thresholds of the ratios of `epsilon_star_of_rates`. For equal standard deviations and
     no cut it equals `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. Exchanging
-    members and population changes nothing, nor does a linear map of all scores.
+    members and population does not change it, nor does a linear map of all scores.
 
     Parameters
     ----------
     member_mean, population_mean
         Means of the scores, finite. All four arguments have shapes that broadcast together.
     member_std, population_std
-        Their standard deviations, finite and at least 0; 0 means a constant score. Two equal constants give 0. A
-        constant against anything else gives infinity, since a threshold beside the constant separates a share above
-        delta of one set without any error.
+        Standard deviations, finite and at least 0; 0 means a constant score. Two equal constants give 0. A constant
+        against anything else gives infinity, since a threshold beside the constant separates a share above delta of one
+        set without any error.
     delta
-        From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
+        A number from 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
         both lie between `cut` and 1 - `cut` count. With 0, the default, all count, as is right for known distributions.
@@ -243,7 +244,7 @@ def parametric_epsilon_star(
         Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
         (..., p) with the same leading axes, m and p at least 2.
     delta
-        From 0 to below 1; the paper recommends less than one over the number of members.
+        A number from 0 to below 1; the paper recommends less than one over the number of members.
     shift, cut
         As for `loss_scores` and for `epsilon_star_gaussian`.
 
@@ -257,7 +258,9 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation (denominator n) over the last axis; of equal scores exactly their value, 0."""
+    """Return mean and standard deviation (denominator n) over the last axis; equal scores give exactly 0 for the
+    latter.
+    """
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))

@@ -1,4 +1,4 @@
-"""What Epsilon* can be said to be of few losses: from how many on a value is stated, and what chance alone gives.
+"""Epsilon* of few losses: the number of losses from which a value is stated, and the values that chance alone gives.
 
 Epsilon* of any sample is above 0, and the fewer losses there are, the farther: two sets from one distribution, whose
 Epsilon* is 0, gave these values of the parametric form (medians of 2000 pairs, of normal and of Gamma(2) losses; in
@@ -27,14 +27,13 @@ from fl_audit.arrays import Floats
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
 
 FEWEST = 100
-"""With fewer losses in a set no value of Epsilon* is stated."""
+"""Number of losses in a set below which no value of Epsilon* is stated."""
 _PAIRS = 1000
 _LEVEL = 0.95
 
 
 def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.random.Generator) -> float:
-    """Return what the parametric form exceeds in one of twenty cases where members and population have one normal
-    distribution.
+    """Return the 95 % quantile of the parametric form if members and population share one normal distribution.
 
     For skewed distributions, such as those of most losses, it is up to twice as much.
 

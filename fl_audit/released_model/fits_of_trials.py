@@ -1,4 +1,4 @@
-"""Whether normals fit the losses of the trials of a run, tested as `estimate_epsilon_star` does for one model."""
+"""Tests of the normal fits to the losses of a run's trials, like those of `estimate_epsilon_star` for one model."""
 
 import numpy as np
 
@@ -9,15 +9,16 @@ from fl_audit.released_model.few_losses import FEWEST
 from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
 
 FIT = "epsilon_star_fit"
-"""Column of the p-values, NaN where nothing was tested."""
+"""Column of the p-values, which are NaN where nothing was tested."""
 TRIALS_TESTED = 100
-"""A test takes milliseconds, and the trials of a run are alike: the first ones are tested."""
+"""Number of tested trials: a test takes milliseconds, and trials of a run are alike, so the first ones suffice."""
 
 
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
     """Return the smaller p-value of two fits, to members and to the population, of each trial, shape (trials,).
 
-    NaN in trials from `TRIALS_TESTED` on, and where a set has too few losses to state a value of Epsilon* at all.
+    The result is NaN in trials from `TRIALS_TESTED` on, and where a set has too few losses to state a value of Epsilon*
+    at all.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 
 
 def rejected(p_values: Floats) -> tuple[int, int]:
-    """Return in how many trials the fit was tested, and in how many of these it was rejected.
+    """Return the number of trials in which the fit was tested, and the number of those in which it was rejected.
 
     Parameters
     ----------
     p_values
-        Of every trial, shape (trials,), NaN where nothing was tested.
+        The p-values of all trials, shape (trials,), NaN where nothing was tested.
     """
     tested = p_values[np.isfinite(p_values)]
     return len(tested), sum(map(fit_is_rejected, tested.tolist()))

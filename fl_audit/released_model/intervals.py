@@ -1,20 +1,20 @@
-"""Intervals of Epsilon*: each kind of interval is one that was found to cover the truth.
+"""Intervals of Epsilon*, of kinds that were found to cover the truth.
 
-For fits of normals and of mixtures it is the hull of the percentile and the reversed percentile bootstrap intervals.
-Epsilon* of any sample is above 0, so percentiles alone never reach down to 0 where nothing leaks, and reversed
-percentiles alone fall short where much leaks. A bootstrap resamples each set with replacement, which amounts to drawing
-how often each loss occurs. Where there are many losses, neighbouring ones share a cell, and the number of losses in
-each cell is drawn instead; these numbers follow the multinomial distribution that resampling implies. A cell holds at
-most a hundredth of the losses beyond it in either set, so an error rate changes by at most a hundredth of itself across
-a cell, far less than it varies from draw to draw. With up to 4000 losses every distinct loss has a cell of its own and
-nothing is lost.
+For fits of normals and of mixtures the interval is the hull of the percentile and the reversed percentile bootstrap
+intervals. Epsilon* of any sample is above 0, so percentiles alone never reach down to 0 where there is no leak, and
+reversed percentiles alone are too low where the leak is large. A bootstrap resamples each set with replacement, which
+amounts to drawing how often each loss occurs. Where there are many losses, neighbouring ones share a cell, and the
+number of losses in each cell is drawn instead; these numbers follow the multinomial distribution that resampling
+implies. A cell holds at most a hundredth of the losses beyond it in either set, so an error rate changes by at most a
+hundredth of itself across a cell, far less than it varies from draw to draw. With up to 4000 losses every distinct loss
+has a cell of its own and nothing is lost.
 
 For the empirical form the interval holds for any two distributions of losses. The largest ratio is reached where few
-losses decide, so resampling does not tell how far it is from the truth. Instead both distribution functions are
+losses decide, so resampling does not show how far it is from the truth. Instead both distribution functions are
 enclosed at once, at chosen ranks r of n losses. At the r-th smallest loss the function is at least a low quantile of
 Beta(r, n + 1 - r), and just below that loss it is at most a high quantile (Clopper & Pearson 1934). The probability of
 error is shared equally among all these bounds. Between two chosen ranks the function can only rise, so the bounds
-enclose it there too. The interval holds the Epsilon* of every pair of distributions that lies in the enclosure.
+enclose it there too. The interval holds the Epsilon* of every pair of distributions within the enclosure.
 """
 
 import math
@@ -95,7 +95,8 @@ def parametric_draws(
     Parameters
     ----------
     cells, delta, shift, replicates, rng, cut
-        As `gather` returns them; delta, shift and cut as for `parametric_epsilon_star`; number of draws, their source.
+        The cells as `gather` returns them; delta, shift and cut as for `parametric_epsilon_star`; the number of draws,
+        and their generator.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -154,7 +155,7 @@ def empirical_interval(
         Losses on training records and on a sample of the population, shapes (m,) and (p,), at least one each, finite
         and at least 0, independent and identically distributed.
     delta, cut
-        From 0 to below 1; as for `empirical_epsilon_star`, where 0 makes the upper end infinite.
+        A number from 0 to below 1; as for `empirical_epsilon_star`, where 0 makes the upper end infinite.
     confidence
         Least probability with which the interval covers, above 0 and below 1.
 
@@ -195,7 +196,7 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
-    """Return which thresholds lie within the cut for all distributions; with exchanged bounds, for some of them."""
+    """Return the thresholds that lie within the cut for all distributions; with exchanged bounds, for some of them."""
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 
 

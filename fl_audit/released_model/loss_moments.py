@@ -1,4 +1,4 @@
-"""Summaries of losses that can be combined, so that Epsilon* is computed without any loss leaving its owner.
+"""Summaries of losses that can be combined, so that Epsilon* is computed without sending any loss from its owner.
 
 Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the two
 extremes by which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both
@@ -25,7 +25,7 @@ from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 class _Summary:
     def where(self, held: Flags) -> Self:
-        """Return the same with no record where `held` (...) is false."""
+        """Return the summary without records where `held` (...) is false."""
         return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
 
 
@@ -39,7 +39,7 @@ class LossRange(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether these can be the counts and extremes of losses: whole counts, and 0 <= low <= high, finite."""
+        """Whether the values are possible counts and extremes of losses: whole counts, and 0 <= low <= high, finite."""
         ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
         return ordered and _are_counts(self.count)
 
@@ -54,7 +54,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether these can be moments of scores: whole counts, finite means, and finite squares of at least 0."""
+        """Whether the values are possible moments of scores: whole counts, finite means, finite squares of at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 
@@ -74,7 +74,7 @@ def range_of(losses: ArrayLike) -> LossRange:
 
 
 def joint_range(parts: Sequence[LossRange]) -> LossRange:
-    """Return the range of all records together, from one part at least, all of equal shapes."""
+    """Return the range of all records together, from at least one part, all of equal shapes."""
     counts = np.stack([part.count for part in parts])
     low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
     high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
@@ -110,7 +110,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     """Return the moments of all records together (Chan, Golub and LeVeque 1983, Eq. 2.1).
 
-    There is one part at least, all are of equal shapes, and their scores were computed with the same range.
+    There is at least one part, all have equal shapes, and their scores were computed with the same range.
     """
     total = parts[0]
     for part in parts[1:]:
@@ -128,7 +128,8 @@ def epsilon_star_of_moments(
 ) -> Floats:
     """Return parametric Epsilon* (...) from the moments of the scores of members and of the population.
 
-    It is what `parametric_epsilon_star` gives for the losses; NaN where either side has fewer than two records.
+    The result equals that of `parametric_epsilon_star` for the losses; NaN where either side has fewer than two
+    records.
 
     Parameters
     ----------

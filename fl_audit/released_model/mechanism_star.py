@@ -1,4 +1,4 @@
-"""Epsilon* of a training mechanism beside the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
+"""Epsilon* of a training mechanism, and the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
 
 Equation (19) averages the false negative rates of many models at one false positive rate and takes Epsilon* of the
 averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 says that the mean of
@@ -7,11 +7,11 @@ log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem 
 have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53. So both
 numbers are returned, and nothing is said of their order.
 
-Where the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
-since the largest ratio of estimated rates is. Where nothing leaks (losses of members and population Beta(2, 2), delta
-0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of
-200 + 200. The lower bound that is returned beside them does have a confidence: it exceeds the truth with at most the
-stated probability, for any losses and even for few models. It rests on three facts:
+If the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
+because the largest ratio of estimated rates is. Without a leak (losses of members and population Beta(2, 2), delta
+0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of 200 +
+200. The lower bound that is returned with them does have a confidence: it exceeds the truth with at most the stated
+probability, for any losses and even for few models. It rests on three facts:
 
 * Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
   exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
@@ -84,7 +84,7 @@ def mechanism_star_gaussian(
     member_std, population_std
         Standard deviations of the scores under each model, finite and positive.
     delta, tolerance, cut
-        From 0 to below 1, at 0 without a cut both numbers are infinite unless no model has a leak; as for
+        A number from 0 to below 1, at 0 without a cut both numbers are infinite unless no model has a leak; as for
         `epsilon_star_mixtures`, the cut for each model and for Eq. (19) alike.
 
     Raises
@@ -119,7 +119,7 @@ def parametric_mechanism_star(
         As for `mechanism_lower_bound`, not all equal within a model. The lower bound holds only for independent models,
         each with its own training and population records.
     delta, shift
-        From 0 to below 1; as for `parametric_epsilon_star`.
+        A number from 0 to below 1; as for `parametric_epsilon_star`.
     confidence, cut
         Confidence of the lower bound, above 0 and below 1, which does not assume normal scores; and the cut of the two
         estimates, as for `parametric_epsilon_star`.
@@ -139,9 +139,9 @@ def parametric_mechanism_star(
 def mechanism_lower_bound(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower confidence bound on the mechanism's epsilon: that of its (epsilon, delta)-DP and of Eq. (19).
+    """Return a lower confidence bound on the mechanism's epsilon, both of its (epsilon, delta)-DP and of Eq. (19).
 
-    It is at least 0; 0 certifies nothing.
+    It is at least 0; a bound of 0 proves nothing.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return how far the log of the average winnings, over tails, ranks and stakes, lies above what refutes it."""
+        """Return the excess of the log mean winnings, over tails, ranks and stakes, over what refutes epsilon."""
         # `beyond` are the members' rates, shape (tails, models, ranks), and `most` what is allowed at each rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)

@@ -1,18 +1,16 @@
-"""The ways to Epsilon* by name, and the cut of each."""
+"""The methods of Epsilon* by name, and the cut of each."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 PARAMETRIC_CUT = 1e-6
-"""The cut of fitted distributions. The published text says that the authors cut, but has lost the number (section
-3.1).
-"""
+"""The cut of fitted distributions. The published text mentions a cut, but its number is lost (section 3.1)."""
 EMPIRICAL_CUT = 0.001
 """The stability cut of appendix 8.1 for the empirical form."""
 
 
 class StarMethod(StrEnum):
-    """How error rates are found.
+    """The method by which error rates are found.
 
     PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: the losses' own distribution functions, within a cut.
     MIXTURE: mixtures of normals fitted to scores (appendix 8.2).
@@ -28,15 +26,15 @@ DEFAULT_CUTS = {
     StarMethod.EMPIRICAL: EMPIRICAL_CUT,
     StarMethod.MIXTURE: PARAMETRIC_CUT,
 }
-"""Error rates below this, and above 1 less it, are left out of Epsilon* where no other cut is named."""
+"""Default cuts: error rates below the cut, and above 1 minus the cut, are left out of Epsilon*."""
 
 
 def cut_text(cut: float) -> str:
-    """Return in words which error rates count with a cut, from 0, which leaves out none, to below 0.5."""
+    """Return in words the error rates that count with a cut, from 0, which excludes none, to below 0.5."""
     return f"error rates from {cut:g} to 1 - {cut:g}" if cut else "all error rates"
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return in words which error rates count in several numbers, None for one that has no Epsilon*."""
+    """Return in words the error rates that count in several numbers, None for one that has no Epsilon*."""
     known = sorted({cut for cut in cuts if cut is not None})
     return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

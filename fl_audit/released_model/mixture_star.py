@@ -27,13 +27,13 @@ from fl_audit.released_model.normal_mixture import NormalMixture
 
 _MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3
-"""A threshold so many standard deviations below the mean has a tail that differs from 1 by less than 1e-16."""
+"""Number of standard deviations below the mean at which the tail differs from 1 by less than 1e-16."""
 _FAR = 38.0  # number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316
 
 
 @dataclass(frozen=True)
 class CertifiedStar:
-    """Epsilon* as it was found, and how far it can lie below the truth."""
+    """The computed Epsilon*, and its largest distance below the truth."""
 
     epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
     # The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the search,
@@ -53,8 +53,8 @@ def epsilon_star_mixtures(
     members, population
         Distributions of scores.
     delta
-        From 0 to below 1. At 0, without a cut, the ratio of two different distributions is unbounded, unless in each
-        tail the same component dominates both distributions.
+        A number from 0 to below 1. At 0, without a cut, the ratio of two different distributions is unbounded, unless
+        in each tail the same component dominates both distributions.
     cut, tolerance
         As for `epsilon_star_gaussian`; the search ends when the gap is at most this, in nats, positive.
 
@@ -180,9 +180,7 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether in each tail the same component dominates both distributions: the widest, of equally wide the
-    outermost.
-    """
+    """Return whether in each tail the same component dominates both: the widest or, among equals, the outermost."""
     pairs = ((one, other), (one.mirrored(), other.mirrored()))
     leaders = (
         [max(zip(distribution.stds.tolist(), distribution.means.tolist(), strict=True)) for distribution in pair]

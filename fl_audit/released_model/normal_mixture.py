@@ -103,12 +103,12 @@ class NormalMixture:
         return float(brentq(lambda t: float(self.log_sf(t)) - log_tail, low, high, xtol=1e-300, rtol=1e-15))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """Return so many independent draws, shape (size,).
+        """Return independent draws, shape (size,).
 
         Parameters
         ----------
         size, rng
-            How many, and what they are drawn with.
+            The number of draws, and their generator.
         """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
@@ -161,8 +161,8 @@ def fit_mixture(
     rng
         Seeds the first guess.
     start
-        Where the search starts instead of at a guess, as when a resampled set is refitted; a mixture with the same
-        number of components.
+        The starting point of the search instead of a guess, for example to refit a resampled set; a mixture with the
+        same number of components.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
     Raises
     ------
     InputError
-        As for `fit_mixture`.
+        As in `fit_mixture`.
     """
     values, mean, std = _standardised(scores)
     best, lowest, since = None, math.inf, 0

@@ -1,6 +1,7 @@
-"""Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
+"""Epsilon* of one model with its interval, its warnings, and the results of simple attacks on the same losses.
 
-The three ways differ in the distributions of the scores, how the supremum is found and in the interval (`intervals`).
+The three methods differ in the distributions of the scores, in the search for the supremum and in the interval
+(`intervals`).
 """
 
 import math
@@ -35,7 +36,7 @@ _SETS = ("members", "population")
 
 @dataclass(frozen=True)
 class StarEstimate:
-    """Epsilon* of one model and what a reader needs to weigh it."""
+    """Epsilon* of one model with everything that a reader needs to weigh it."""
 
     # In nats, at least 0: over the thresholds within the cut, over all if none is, see `warnings`. Infinite where a
     # threshold that counts separates the losses of the two sets.
@@ -66,14 +67,14 @@ class StarEstimate:
 
     @property
     def interval_name(self) -> str:
-        """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
+        """The name of the interval: one with a confidence for `empirical`, else one of resamples based on the fit."""
         share = f"{100 * self.confidence:.4g} %"
         holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
         return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
 
     @property
     def cut_name(self) -> str:
-        """Which error rates count, in words."""
+        """The error rates that count, in words."""
         return cut_text(self.cut)
 
     def __str__(self) -> str:
@@ -108,7 +109,7 @@ def estimate_epsilon_star(
     cut: float | None = None,
     shift: float = parametric.DEFAULT_SHIFT,
 ) -> StarEstimate:
-    """Return Epsilon* of one model with its interval, warnings, and what simple attacks achieve on the same losses.
+    """Return Epsilon* of one model with its interval, warnings, and the results of simple attacks on the same losses.
 
     Parameters
     ----------
@@ -117,13 +118,12 @@ def estimate_epsilon_star(
         With fewer than 100 of a set no value is stated, but the interval that holds for any distributions; see
         `few_losses`.
     delta
-        From 0 to below 1; the paper recommends less than one over the number of members.
+        A number from 0 to below 1; the paper recommends less than one over the number of members.
     rng
         Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
     method
-        How error rates are found. None takes `parametric`, as the paper does, unless the two-sample test rejects its
-        fit to either set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn
-        at random.
+        The method. None takes `parametric`, as the paper does, unless the two-sample test rejects its fit to either
+        set: then `empirical`, which assumes no form. `mixture` fits at most 10,000 scores of a set, drawn at random.
     confidence, cut
         Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means that of the
         method in `fl_audit.released_model.methods.DEFAULT_CUTS` and 0 leaves no error rates out.
@@ -160,7 +160,7 @@ def estimate_epsilon_star(
 
 
 class _Arguments(NamedTuple):
-    """What every method is given: arguments of `estimate_epsilon_star`, and what does not depend on the method."""
+    """The arguments of every method: those of `estimate_epsilon_star`, and values that do not depend on the method."""
 
     delta: float
     confidence: float
@@ -172,7 +172,7 @@ class _Arguments(NamedTuple):
 def _estimate(
     losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
-    """Return Epsilon* by one method, and what is wrong with its fits: empty where they hold, or there are none."""
+    """Return Epsilon* by one method, and the faults of its fits, which are empty if they hold or there are none."""
     delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
     scores, distributions = parametric.scores_of_pair(*losses, given.shift), None
     if method is StarMethod.EMPIRICAL:
@@ -215,7 +215,7 @@ def _estimate(
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return what can be said of few losses: an interval that holds for any distributions, and no value within it."""
+    """Return the estimate from few losses: an interval that holds for any distributions, and no value within it."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
@@ -236,7 +236,7 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning where so many losses give as large a value by chance, otherwise none."""
+    """Return a warning where so few losses give as large a value by chance, otherwise none."""
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
@@ -259,7 +259,7 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return at most as many scores as a mixture is fitted to."""
+    """Return the scores, or a sample of them if there are more than a mixture is fitted to."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
@@ -285,7 +285,7 @@ def _mixture_draws(
 def _warnings(
     losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
-    """Return what speaks against the value, in words."""
+    """Return warnings about the value, in words."""
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
@@ -302,12 +302,13 @@ def _warnings(
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of the two-sample test of appendix 8.2 for a fit; None where there are too few scores for it.
+    """Return the p-value of the two-sample test of appendix 8.2 for a fit; None with too few scores.
 
     Parameters
     ----------
     scores, components, rng
-        Of one set, shape (n,); normals in the mixture, 1 for a normal; splits the scores and draws from the fit.
+        The scores of one set, shape (n,); number of normals in the mixture, 1 for a normal; the generator that splits
+        the scores and draws from the fit.
     """
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)
@@ -317,7 +318,7 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
 
 
 def fit_is_rejected(p_value: float | None) -> bool:
-    """Return whether a fit with this p-value, None for one that was not tested, is not to be relied on."""
+    """Return whether a fit with this p-value, None for an untested one, is unreliable."""
     return p_value is not None and p_value <= _POOR_FIT
 
 

@@ -1,1 +1,1 @@
-"""The tools that show a finding; the page that holds all of them is in `fl_audit.audits.page`."""
+"""The tools that show a finding; the page with all findings is in `fl_audit.audits.page`."""

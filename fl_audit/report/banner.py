@@ -1,4 +1,4 @@
-"""What a page and a terminal say first: a few words, a line below them, and how they look."""
+"""The opening of a page and of terminal output: a few words, a line below them, and their look."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from fl_audit.report.formatting import DASH
 
 
 class VerdictLook(Enum):
-    """How a verdict looks: class of the style sheet, a sign, and the style on a terminal."""
+    """The look of a verdict: class of the style sheet, a sign, and the style on a terminal."""
 
     BAD = "violated", "✗", "bold red"
     GOOD = "consistent", "✓", "bold green"
@@ -17,7 +17,7 @@ class VerdictLook(Enum):
 
 @dataclass(frozen=True)
 class Banner:
-    """What is said first: a verdict in a few words, a line below it, and how it looks; plain text."""
+    """The opening of a report: a verdict in a few words, a line below it, and its look; plain text."""
 
     word: str
     line: str

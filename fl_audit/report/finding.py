@@ -1,4 +1,4 @@
-"""How a report shows a finding: one sentence, rows with what each rests on, at most one figure, a place."""
+"""The parts of a finding in a report: one sentence, rows with their bases, at most one figure, and a place."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class RunContents:
 
     @property
     def facts(self) -> RunFacts:
-        """What was claimed and played."""
+        """The facts about the claim and the run."""
         return self.run.facts
 
     @property
@@ -59,18 +59,18 @@ class RunContents:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What was claimed, for findings that only a run with a guarantee has."""
+        """The guarantee, for findings that only a run with a guarantee has."""
         return self.facts.stated_guarantee
 
     @property
     def words(self) -> UnitWords:
-        """How the report speaks of what the two training sets differ in."""
+        """The report's words for the unit in which the two training sets differ."""
         return unit_words(self.facts.relation)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the report and what it rests on."""
+    """One number of the report with its basis."""
 
     name: str  # what the number is, with its unit
     value: Any  # the number itself; None where it was not determined
@@ -95,7 +95,7 @@ class Row:
 
     @property
     def read(self) -> Read | None:
-        """How the number stands to what is claimed, and by which interval; None where one of them is missing."""
+        """The number's reading relative to its claim, and the interval used; None without a number or a claim."""
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return read(
@@ -106,25 +106,25 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is claimed, in words; None where one of them is missing."""
+        """The number's reading relative to its claim, in words; None without a number or a claim."""
         return None if self.read is None else self.read.reading
 
     @property
     def reading_text(self) -> str:
-        """The reading, with the interval that decided where it is not that of the row; the note where there is none."""
+        """The reading, with the interval that decided if it is not the row's; otherwise the row's note, if any."""
         found = self.read
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def aside(self) -> str:
-        """What follows the number in a sentence: nothing but where it was not seen to keep what is claimed."""
+        """The addition to the number in a sentence: its reading, or nothing where the number keeps its claim."""
         if self.reading in (None, Reading.KEPT, Reading.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 
     @property
     def shown(self) -> Rounded:
-        """The number, its interval and what is claimed, rounded together."""
+        """The number, its interval and its claim, rounded together."""
         return rounded(self.value, self.low, self.high, self.limit, self.is_share)
 
     @property
@@ -136,7 +136,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The number with its interval, which is none without a width, and what follows it in a sentence.
+        """The number with its interval, unless that has no width, and the addition in a sentence.
 
         Examples
         --------
@@ -155,7 +155,7 @@ class Row:
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self, low: float | None, high: float | None) -> Ends:
-        """Return an interval with the ends that it lacks: a number without any is exact, but for a lower bound."""
+        """Return an interval with missing ends filled in: a number without any is exact, unless it is a lower bound."""
         if self.is_bound:
             return self.value, math.inf
         if low is None and high is None and self.confidence is None:
@@ -163,7 +163,7 @@ class Row:
         return -math.inf if low is None else low, math.inf if high is None else high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return the interval at any confidence; None where the given one has no chance in it."""
+        """Return the interval at any confidence; None where the given one has no confidence."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
@@ -172,14 +172,14 @@ class Row:
 
 
 def _wide_json(found: Read) -> dict[str, Any] | None:
-    """Return the interval that decided, where it is not that of the row, as JSON."""
+    """Return the interval that decided, if it is not that of the row, as JSON."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
 class TableLook(StrEnum):
-    """How a table is set: as numbers, as pairs of name and value, or as settings of a configuration."""
+    """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
 
     NUMBERS = "numbers"
     PAIRS = "pairs"
@@ -188,7 +188,7 @@ class TableLook(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A table of its own."""
+    """A separate table of a section."""
 
     title: str  # what it shows
     columns: tuple[str, ...]  # names of the columns; the first names the rows
@@ -209,12 +209,12 @@ class Picture(Generic[N]):
     height: float = 3.8  # in inches, without the legend
 
     def figure(self, numbers: N, contents: RunContents) -> Figure:
-        """Return the figure with its legend, two labels in a line where they are short.
+        """Return the figure with its legend, with two labels in a line if they are short.
 
         Parameters
         ----------
         numbers, contents
-            What the picture shows, and what the report is drawn from.
+            The numbers of the picture, and the contents of the report.
         """
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
@@ -225,7 +225,7 @@ class Picture(Generic[N]):
 
 @dataclass(frozen=True)
 class Section(Generic[N]):
-    """A finding in its one home: how its numbers follow from a run, and how a report shows them."""
+    """A finding in one place: the computation of its numbers from a run, and their presentation in a report."""
 
     name: str  # of its figure's file, and of its place on the page
     title: str  # its heading
@@ -248,11 +248,11 @@ class Section(Generic[N]):
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: RunContents) -> list[Row]:
-        """Return its numbers with what each rests on, read under the verdict of the run.
+        """Return its numbers with their bases, read under the verdict of the run.
 
         Parameters
         ----------
         numbers, contents
-            What it found, and what the report is drawn from.
+            The finding, and the contents of the report.
         """
         return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

@@ -1,4 +1,4 @@
-"""Numbers, names and units of protection as a reader meets them: rounded with care, never a bare `None`."""
+"""Formatting of numbers, names and units for readers: rounded with care, never a bare `None`."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def number_text(value: object, digits: int = 4) -> str:
     Parameters
     ----------
     value, digits
-        What to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
+        The value to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
     """
     match value:
         case None:
@@ -56,12 +56,12 @@ def percent(share: float | None) -> str:
 
 
 def is_certainty(belief: float) -> bool:
-    """Whether a bound on a belief leaves less than a billionth of doubt, so that it limits nobody."""
+    """Return whether a bound on a belief leaves less than a billionth of doubt, so that it is no limit."""
     return belief > 1 - 1e-9
 
 
 def one_in(chance: float) -> str:
-    """Return a chance, up to 1, the way people say it: one in a round number, or so many in a power of ten.
+    """Return a chance, up to 1, in everyday words: one in a round number, or so many in a power of ten.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def one_in(chance: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return about how long a time is, the way people say it: in whole minutes, or in hours from two of them.
+    """Return an approximate duration in everyday words: in whole minutes, or in hours from two hours on.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     Parameters
     ----------
     count, one, many
-        How many; the noun in the singular, and in the plural, where None adds an s to `one`.
+        The count; the noun in the singular, and in the plural, where None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -134,7 +134,7 @@ def times(ratio: float) -> str:
 def reading_text(
     reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
-    """Return a reading in words, with the interval that decided where it is not the printed one.
+    """Return a reading in words, with the interval that decided if it is not the printed one.
 
     Parameters
     ----------
@@ -160,12 +160,13 @@ def reading_text(
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` with its interval, what is claimed, and how the two stand.
+    """Return an entry of `findings` in `summary.json` with its interval, its claim and its reading.
 
     Parameters
     ----------
     entry
-        As `fl_audit.report.finding.Row.to_json` writes it; readings in the words of earlier versions are left out.
+        The entry as `fl_audit.report.finding.Row.to_json` writes it; readings in the words of earlier versions are left
+        out.
 
     Examples
     --------
@@ -204,7 +205,7 @@ class UnitWords:
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:
-    """Return how a report speaks of the unit of a neighbouring relation."""
+    """Return a report's words for the unit of a neighbouring relation."""
     return _WORDS[adjacency]
 
 

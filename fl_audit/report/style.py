@@ -1,4 +1,4 @@
-"""The look that all figures share: light, large enough to read, and told apart without colour.
+"""The look that all figures share: light, large enough to read, and distinguishable without colour.
 
 Everything goes through matplotlib's object-oriented interface, so drawing leaves no global state and needs no display.
 """
@@ -34,7 +34,7 @@ GRID = "#dddddd"
 PALE = "#e9e9e9"
 
 LIMIT: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.8}
-"""How a line is drawn that says what is claimed, or another number to hold against."""
+"""Style of a line that shows a claim, or another number for comparison."""
 
 _CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
 _SHORT_LABEL = 22
@@ -43,7 +43,7 @@ _LINE = 0.19  # height of a line of a legend, in inches
 
 @dataclass(frozen=True)
 class BitStyle:
-    """How the trials of one secret bit are drawn; line, marker and hatch differ as well as colour."""
+    """The style of the trials of one secret bit; line, marker and hatch differ as well as colour."""
 
     name: str
     short: str
@@ -61,12 +61,12 @@ BIT_STYLES = {
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """Return an empty white figure of the common width, `height` inches tall, that lays itself out.
+    """Return an empty white figure of the common width, `height` inches tall, with automatic layout.
 
     Parameters
     ----------
     height, width
-        In inches.
+        Sizes in inches.
     """
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
@@ -74,7 +74,7 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Return a text of the user, such as a name, as figures take it: a dollar sign in it begins no formula."""
+    """Return a text of the user, such as a name, escaped for figures, so that a dollar sign begins no formula."""
     return text.replace("$", r"\$")
 
 
@@ -84,7 +84,7 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
     Parameters
     ----------
     axes, title, x_name, y_name
-        What was drawn in, and plain text.
+        The axes, and plain texts.
     """
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
@@ -101,12 +101,12 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 def add_legend(axes: Axes, columns: int = 1) -> None:
     """Add the legend below the axes, where it can hide nothing.
 
-    A narrow figure has it in one column, unless its words are few, and grows by its lines.
+    A narrow figure has it in one column, unless its words are few, and grows in height with its lines.
 
     Parameters
     ----------
     axes, columns
-        Whose handles and labels it shows, and how many beside each other at most.
+        The axes with the handles and labels, and the largest number of columns.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)
@@ -121,13 +121,13 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Whether the figure is as narrow as a report's, so that words have to be broken."""
+    """Return whether the figure is as narrow as a report's, so that words have to be broken."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
-    """Return a text broken into lines that fit a share of a narrow figure; lines of one's own are kept."""
+    """Return a text broken into lines that fit a share of a narrow figure; existing line breaks are kept."""
     if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
@@ -139,7 +139,7 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
     Parameters
     ----------
     axes, low, high
-        What was drawn in; `low` is at most `high`.
+        The axes; `low` is at most `high`.
     """
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
@@ -150,12 +150,12 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 
 
 def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
-    """Fill between two curves; where there is one point only, draw a wide bar, for a band of no width is invisible.
+    """Fill between two curves; with a single point draw a wide bar, because a band of no width is invisible.
 
     Parameters
     ----------
     axes, x, low, high
-        What to draw in, and numbers of one shape (points,).
+        The axes, and numbers of one shape (points,).
     **style
         As matplotlib takes it.
     """
@@ -173,7 +173,7 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
     Parameters
     ----------
     axes, table
-        Where to draw, and the columns `round`, `trial` and `column`, with a row for each trial and round.
+        The axes, and a table with the columns `round`, `trial` and `column`, one row for each trial and round.
     column, scale
         The column to draw, and what its values are multiplied with.
     """

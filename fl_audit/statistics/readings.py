@@ -112,9 +112,7 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
-    """Return kept for an interval on the right side of the claim, broken for one on the wrong side, else no
-    contradiction.
-    """
+    """Return kept for an interval on the right side of the claim, broken on the wrong side, else no contradiction."""
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -137,8 +135,7 @@ def _within(ends: Ends, claim: float, twofold: float) -> Reading:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return a function that gives the interval at any confidence, as if its ends were quantiles of a normal
-    distribution.
+    """Return a function that gives the interval at any confidence, as if its ends were normal quantiles.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a studentised shift with the lower bound of what it estimates; a shift of 1 has noncentrality `root`."""
+    """Return a studentised shift with its lower bound; a shift of 1 has noncentrality `root`."""
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
@@ -134,8 +134,8 @@ def _root_of_sizes(n1: int, n0: int) -> float:
 def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
     """Return the smallest true mu whose lower bound exceeds a claimed mu with a given probability.
 
-    The limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of its
-    range.
+    It is the limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of
+    its range.
 
     Parameters
     ----------

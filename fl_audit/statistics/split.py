@@ -1,4 +1,4 @@
-"""Which scores choose a rule and which measure it: random splits that are always the same for the same scores.
+"""Random splits into scores that choose a rule and scores that measure it, always the same for the same scores.
 
 A rule that is chosen and measured on the same scores is no lower bound. So a fifth of either group is set apart, chosen
 by lot. The lot must not depend on the order of the files: a split by position makes both parts near copies of each

@@ -15,9 +15,7 @@ from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with
 
 
 class IdentifiabilityJudging:
-    """Planning and judging where an insider has the likelihood ratio, or a score, of every release for one differing
-    unit.
-    """
+    """Planning and judging where an insider has each release's likelihood ratio, or a score, for one differing unit."""
 
     def require_playable(self, public: Federation) -> None:
         """Refuse a federation in which an insider of a pair could not compute likelihood ratios or scores."""
@@ -25,7 +23,7 @@ class IdentifiabilityJudging:
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> Judgement | None:
-        """Return the judgement by the family of tests, or by the bound of the scores; None without an insider."""
+        """Return the judgement by the family of tests, or by the bound of scores; None without an insider."""
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
             found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
@@ -51,7 +49,7 @@ class IdentifiabilityJudging:
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalLimit | None:
-        """Return the limit for how often a unit counts that is in half of the trials, or always where it is replaced."""
+        """Return the limit for how often a unit counts that is in half of the trials, or always if replaced."""
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
 
