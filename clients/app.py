@@ -1,7 +1,7 @@
 """The Flower ClientApp: data owners, the victim among them, and the insider.
 
-Every message brings the public federation, so the same app runs under any engine, and a client derives from it what it
-holds.
+Every message contains the public federation, so the same app runs under any engine, and a client derives its records
+from it.
 """
 
 import faulthandler
@@ -35,7 +35,7 @@ from fl_audit.released_model import loss_moments as moments
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
-    """Build the app; mods stand around training, such as faults that a test injects."""
+    """Build the app; mods wrap training, for example with faults that a test injects."""
     app = ClientApp()
     app.train(mods=[_within_time_limit, *(mods or [])])(train)
     app.query(Query.IDENTIFY)(identify)
@@ -78,7 +78,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _train_privately(request: Request) -> Message:
-    """Answer a round of private training: the updates of all trials, and what the client's accountant has counted."""
+    """Answer a round of private training: the updates of all trials, and the state of the client's accountant."""
     federation, client, draws, canaries = request.federation, request.client, request.draws, None
     # The victim trains on x where it is in; others have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
@@ -104,11 +104,11 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 
 def _own_accountant(request: Request) -> str | None:
-    """Return the state of the client's accountant before a round: its own, where it is of the round before.
+    """Return the state of the client's accountant before a round: its own, if it belongs to the previous round.
 
-    Of two batches of trials in flight to one node, each call begins with the state from before both, and the one that
-    ends last leaves its own: what the other noted is lost, as is that of a call whose process died. What the accountant
-    must have counted follows from the schedule, so it is made anew then, and no step is lost.
+    If two batches of trials are in flight to one node, each call begins with the state from before both, and the one
+    that ends last leaves its own: the state of the other is lost, as is that of a call whose process died. The
+    accountant's count follows from the schedule, so it is then computed anew, and no step is lost.
     """
     kept = request.context.state.config_records.get(Record.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
@@ -120,7 +120,7 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Tell which partition this node holds, node ids being random in every run, and get ready to play."""
+    """Return the partition of this node, since node ids are random in every run, and get ready to play."""
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
@@ -128,7 +128,9 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Answer as the insider: what a release tells about D against D'; a client that is none raises an `InputError`."""
+    """Answer as the insider: the evidence of a release for D against D'; raise an `InputError` if the client is
+    none.
+    """
     request = Request(message, context)
     federation, client = request.federation, request.client
     if client not in federation.insiders:
@@ -156,7 +158,7 @@ def observe(message: Message, context: Context) -> Message:
 
 
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
-    """Return what an insider says of every target."""
+    """Return an insider's answer about every target."""
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
@@ -176,9 +178,9 @@ def answer_loss_range(message: Message, context: Context) -> Message:
 def answer_loss_moments(message: Message, context: Context) -> Message:
     """Answer the moments of a data owner's scores on a release, and keep Epsilon* of its own shard.
 
-    It is that against the population, NaN where the shard holds fewer than two records. The client reads it in its own
-    state; the server is told it only where the configuration says so. With several batches of trials in flight the
-    state keeps whichever was answered last: a client of one trial has one.
+    That is Epsilon* against the population, NaN where the shard holds fewer than two records. The client reads it in
+    its own state; the server receives it only if the configuration says so. With several batches of trials in flight
+    the state keeps the last answer: a client of one trial has one.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)

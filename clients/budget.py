@@ -33,7 +33,7 @@ def budget_mod(
     sensitivity: float | None = None,
     clipping_norm: float | None = None,
 ) -> Mod:
-    """Return a mod that answers a message to train with an error where it would spend more than the site's budget.
+    """Return a mod that answers a training message with an error where it would exceed the site's privacy budget.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def budget_mod(
     Raises
     ------
     InputError
-        In a round, if the ledger is damaged, or the file that counts its rounds is damaged or missing.
+        Raised in a round, if the ledger, or the file that counts its rounds, is damaged or missing.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -64,7 +64,7 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Say in the site's own log what is wrong with its files: Flower sends to the server what is raised here."""
+    """Report faults of the site's files in the site's own log, because Flower sends exceptions to the server."""
     try:
         yield
     except InputError as error:
@@ -73,7 +73,7 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str | None:
-    """Count a round of a training, or return why the site sends nothing; to be called under the ledger's lock."""
+    """Count a round of a training, or return why the site sends nothing; the caller holds the ledger's lock."""
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):
         # The counter stands before the line does: where it is missing beside a line, it was lost.

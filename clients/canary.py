@@ -24,17 +24,17 @@ from fl_audit.randomness import require_seed
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
-"""Under this name Flower's strategies for clipping on the client's side announce the norm of a round."""
+"""Name under which Flower's strategies for client-side clipping announce the norm of a round."""
 _ROUND_NAMES = ("server-round", "server_round", "current_round")
 _NOTHING = 1e-3
-"""What stands for nothing, in clipping norms: Flower's clipping divides by the norm of an update, so it cannot be 0."""
+"""Length in clipping norms that replaces zero, because Flower's clipping divides by the norm of an update."""
 _BESIDE = 10**6  # number of the direction, beside those of the canaries, along which that is sent
 _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 
 @dataclass(frozen=True)
 class Canary:
-    """What a client needs to send a canary."""
+    """The settings with which a client sends a canary."""
 
     number: int  # which canary, from 0
     directions: int  # seed of the directions, which the observer knows too
@@ -54,7 +54,7 @@ class Canary:
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 
     def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
-        """Return what is sent in a round, (dimension,).
+        """Return the update of a round, (dimension,).
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return what is said beside an update, so that a canary of other settings is noticed; no coin.
+        """Return the note for a reply, with which a canary of other settings is noticed; it has no coin.
 
         Parameters
         ----------
@@ -81,15 +81,15 @@ class Canary:
 
 
 def _require_shared(directions: int, clipping_norm: float) -> None:
-    """Refuse what all canaries of a training share, if it is out of its range."""
+    """Refuse settings that all canaries of a training share, if they are out of their range."""
     require_seed("directions", directions)
     require_number("clipping_norm is", clipping_norm, "positive finite numbers")
 
 
 def canary_mod(canary: Canary) -> Mod:
-    """Return a mod that sends a canary in the place of what the app has trained.
+    """Return a mod that sends a canary instead of the app's trained model.
 
-    In a round it raises an `InputError` where message or reply holds no model of floating-point numbers, or no round.
+    In a round it raises an `InputError` where message or reply holds no floating-point model, or no round.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -121,7 +121,7 @@ def canary_mod(canary: Canary) -> Mod:
 
 
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
-    """Return a mod for all clients of an app, of which those send canaries whose node's configuration says so.
+    """Return a mod for all clients of an app, which sends canaries on nodes whose configuration says so.
 
     A SuperNode carries canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`: the file holds
     the seed of the coins, which so never leaves the node. Clients of other nodes train as ever.
@@ -153,7 +153,7 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 
 
 def watching_mod(watch: TrainingObserver) -> Mod:
-    """Return a mod of a client that sees global models alone, and keeps what they say of the canaries of each round.
+    """Return a mod of a client that sees global models alone, and stores their scores on the canaries of each round.
 
     The difference of the models of two successive rounds is what the first released, if the server averages and nothing
     else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who

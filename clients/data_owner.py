@@ -18,7 +18,7 @@ from fl_audit.mechanisms.noise import noise_share
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is asked for in a round."""
+    """The task of a client in a round."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
@@ -27,7 +27,7 @@ class Task:
 
 
 def contribute(federation: LoadedFederation, client: int, task: Task) -> Contributed:
-    """Return what the records contribute that the client holds in every trial.
+    """Return the contribution of the records that the client holds in every trial.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def contribute(federation: LoadedFederation, client: int, task: Task) -> Contrib
 
 
 def contribute_members(federation: LoadedFederation, client: int, task: Task, membership: Membership) -> Contributed:
-    """Return what a client contributes in the membership audit: in every trial its units that are in.
+    """Return the contribution of a client in the membership audit: in every trial that of its members.
 
     Parameters
     ----------
     federation, client, task, membership
-        As for `contribute`, and which of its own targets are in.
+        As for `contribute`, and the membership of the client's own targets.
     """
     whole = federation.shard(client) if task.told is None else task.told.shard
     match federation.unit:
@@ -73,12 +73,13 @@ def contribute_as_victim(
 ) -> tuple[Contributed, Floats]:
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 
-    Where units are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
+    Where units are sampled, x and its replacement take part in the same rounds, because they share a place in the
+    shard.
 
     Parameters
     ----------
     federation, task, membership
-        As for `contribute`, and whether the differing unit is in, trial by trial.
+        As for `contribute`, and whether the differing unit is in, for each trial.
     """
     own = np.flatnonzero(federation.differs(federation.victim))
     told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)

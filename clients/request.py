@@ -1,4 +1,4 @@
-"""What a client is asked in a message, which brings the public federation, and how it replies.
+"""Requests to a client, which contain the public federation, and its replies.
 
 Clients of a round that are called one after the other in one process, and of one trial, train together. An engine that
 has several messages at hand announces them in the thread that is going to answer them. What is announced changes no
@@ -31,7 +31,7 @@ from fl_audit.protocol import Key, Record, models_key, unpack_participation
 
 @dataclass(frozen=True)
 class Request:
-    """A message to a client, read as far as its answer needs it."""
+    """A message to a client, parsed as far as its answer needs it."""
 
     message: Message
     context: Context
@@ -66,28 +66,28 @@ class Request:
 
     @property
     def trials(self) -> tuple[int, ...]:
-        """Numbers of the trials that it is about."""
+        """Numbers of the trials of the request."""
         trials = self.config[Key.TRIALS]
         assert isinstance(trials, list)
         return tuple(int(trial) for trial in trials)
 
     @property
     def draws(self) -> OwnDraws:
-        """The secret seed of what the client draws, and the trials."""
+        """The secret seed of the client's draws, and the trials."""
         return OwnDraws(int(str(self.config[Key.NOISE_SEED])), self.trials)
 
     @property
     def own_membership(self) -> Membership | None:
-        """Which of the client's own targets are in, None where it has none."""
+        """The membership of the client's own targets, None where it has none."""
         targets = len(self.federation.targets_of(self.client))
         return self.membership(targets) if targets else None
 
     def membership(self, targets: int) -> Membership:
-        """Return which of so many targets are in."""
+        """Return the membership of the given number of targets."""
         return Membership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
-        """Return which of so many canaries are in, (trials, canaries)."""
+        """Return the coins of the given number of canaries, (trials, canaries)."""
         return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
 
     def _bytes(self, key: Key) -> bytes:
@@ -96,7 +96,7 @@ class Request:
         return found
 
     def array(self, key: str) -> NDArray[Any]:
-        """Return one of its arrays, which nobody may write to."""
+        """Return one of its arrays, read-only."""
         return unpack(self.arrays[key])
 
     def tensor(self, key: str) -> torch.Tensor:
@@ -110,9 +110,10 @@ class Request:
 
     @cached_property
     def models(self) -> torch.Tensor:
-        """A round's models, which nobody changes; clients that are called in one process are sent the same bytes.
+        """The models of a round, which must not be changed, because clients in one process share the same bytes.
 
-        Only a single trial's model is kept from one call to the next: of many, the memory is worth more than the copy.
+        Only a single trial's model is kept from one call to the next: with many trials, the memory is worth more than
+        the copy.
         """
         sent = self.arrays[models_key(0)].data
         if _KEPT.models is not None and _KEPT.sent is sent:
@@ -123,7 +124,7 @@ class Request:
 
     @property
     def task(self) -> Task:
-        """What the client is to do in a round of training."""
+        """The task of the client in a round of training."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
         told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
@@ -140,7 +141,7 @@ class Request:
         Parameters
         ----------
         arrays, more
-            What it says, as arrays, of which those that are None are left out, and as settings.
+            The reply's arrays, of which None values are left out, and its settings.
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
@@ -148,13 +149,14 @@ class Request:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The round and the batch that it is about, as replies name them."""
+        """The round and batch of the request, for replies."""
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the client's losses (trials, n) on records that it holds in some trials, and in which (trials,).
+        """Return the client's losses (trials, n) on records that it holds in some trials, with masks of the trials
+        (trials,).
 
-        x is held where it is in, its stand-in, if there is one, elsewhere.
+        The client holds x where it is in, and its replacement, if there is one, elsewhere.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
@@ -166,7 +168,7 @@ class Request:
 
 
 class _Kept(threading.local):
-    """What is kept from one call to the next in this thread."""
+    """Values kept from one call to the next in this thread."""
 
     def __init__(self) -> None:
         self.models: torch.Tensor | None = None  # of the last message
@@ -179,10 +181,9 @@ _KEPT = _Kept()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
-    """Take note of calls that follow in this thread: clients of one round and one trial are then trained together.
+    """Announce calls that follow in this thread, so that clients of one round and one trial are trained together.
 
-    They are asked for the same round of the same federation, with the same models. What was announced before is
-    forgotten.
+    They are for the same round of the same federation, with the same models. Earlier announcements are forgotten.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Another app's messages name no federation, and none of its clients train together.
@@ -195,12 +196,12 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 
 
 def trained_together(request: Request, task: Task, alone: Callable[[], Contributed]) -> Contributed:
-    """Return what a client contributes: worked out with those that were announced, or `alone`.
+    """Return a client's contribution, computed together with the announced clients, or by `alone`.
 
     Parameters
     ----------
     request, task, alone
-        What the client was sent, what it is to do, and what works out the same for this client by itself.
+        The request, the task, and a function that computes the same for this client alone.
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:

@@ -1,4 +1,4 @@
-"""The Flower ServerApp: plays the federation wave by wave and hands over each finished batch."""
+"""The Flower ServerApp, which plays the federation in waves and delivers each finished batch."""
 
 import time
 from collections import defaultdict
@@ -42,14 +42,14 @@ from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.residuals import ResidualsLayout
 
 _Queries = InsiderQueries | ScoreQueries | TargetQueries | CanaryQueries | LossQueries | AccountantNotes
-"""What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
+"""Questions to parties, or their reports, beside contributions, which leave columns in the tables."""
 _Wave = tuple[TrialBatch, ...]
 _OnRound = Callable[[int], None]  # is told the number of trials that moved one round
 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """What the server is to do."""
+    """The plan of the server."""
 
     public: Federation  # the public federation
     seed: int  # secret seed of the run
@@ -82,7 +82,7 @@ class FederationPlan:
 
 @dataclass
 class FederationClock:
-    """When the federation was started, stood ready, and had finished, in seconds of a monotonic clock."""
+    """Times of start, readiness and end of the federation, in seconds of a monotonic clock."""
 
     started: float = field(default_factory=time.monotonic)
     ready: float = field(default=float("nan"))
@@ -91,7 +91,7 @@ class FederationClock:
 
 @dataclass
 class _ReleaseRecorder:
-    """Keeps what clients see of the first trials."""
+    """A recorder of the clients' view of the first trials."""
 
     view: View  # what they see: noised sums or models
     keep: int  # of how many trials
@@ -103,12 +103,12 @@ class _ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Note the initial models (trials, parameters) of a batch, and return them as a message holds them."""
+        """Record the initial models (trials, parameters) of a batch, and return them as a message holds them."""
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
     def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
-        """Note a round."""
+        """Record a round."""
         kept = kept_of(self.view, made.first(self._kept(batch)))
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
@@ -118,7 +118,7 @@ class _ReleaseRecorder:
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return what is kept of a batch: trials, its size, initial models, and by name what was seen of each round."""
+        """Return the records of a batch: trials, its size, initial models, and by name the view of each round."""
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
@@ -141,7 +141,7 @@ def build_server_app(
     Parameters
     ----------
     plan, sink, clock, on_round, interrupted
-        As of `run_federation`; and what tells whether the whole run is being ended.
+        As in `run_federation`; and the function that tells whether the whole run is being ended.
     """
     app = ServerApp()
 
@@ -161,7 +161,7 @@ def run_federation(
     Parameters
     ----------
     plan, grid
-        What to do, and what sends messages to the clients and receives their replies.
+        The plan, and the grid that sends messages to the clients and receives their replies.
     sink, clock, on_round
         Take finished batches, when the federation was ready and had finished, and how many trials moved one round.
 
@@ -248,7 +248,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Opening | None:
-    """Return what keeps the secrets that are opened after the run, where anybody audits a guarantee with them."""
+    """Return the store of secrets that are opened after the run, if an audit of a guarantee uses them."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
@@ -258,7 +258,7 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Open
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
-    """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
+    """Yield the findings on each evaluated release; `losses` takes those that data owners will be asked about."""
 
     def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
         losses[release.batch.name, release.number] = release.population_losses
@@ -274,7 +274,7 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
 
 
 def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
-    """Return what takes the models' answers to the targets, where somebody attacks with them."""
+    """Return the collector of the models' outputs for the targets, if attacks use them."""
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
@@ -301,7 +301,7 @@ def _round_queries(
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Queries, ...]:
-    """Return what parties are asked beside their contributions."""
+    """Return the questions to parties beside their contributions."""
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
@@ -316,7 +316,7 @@ def _round_queries(
 def _release_queries(
     federation: LoadedFederation, insiders: dict[int, list[int]], wave: _Wave, challenger: SeededChallenger
 ) -> list[_Queries]:
-    """Return what the audit asks about every release."""
+    """Return the audit's questions about every release."""
     public = federation.public
     match audit_of(public).query(public):
         case ReleaseQuery.NOTHING:
@@ -338,7 +338,7 @@ def _release_queries(
 
 
 def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
-    """Return what an insider's measurements of the noise stand for."""
+    """Return the layout of an insider's measurements of the noise."""
     layout = federation.model.layout
     sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)
@@ -346,7 +346,7 @@ def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
-    """Return what the mechanism says of every round where nobody measures the local sensitivity."""
+    """Return the mechanism's columns of every round where nobody measures the local sensitivity."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}

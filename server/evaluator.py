@@ -1,4 +1,4 @@
-"""The observer of releases: what is found in released models, from outputs and losses alone.
+"""The observer of releases: findings on released models, from outputs and losses alone.
 
 Each finding is a function of a release that gives columns of the run's tables. Where members' losses stay with their
 owners, `fl_audit.strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership attacks
@@ -34,7 +34,7 @@ from fl_audit.trials import TrialBatch
 
 
 def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
-    """Refuse before the run what Epsilon* or the membership attacks could not be computed from: fewer than two records.
+    """Refuse before the run fewer than two records for Epsilon* or the membership attacks, which could not be computed.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membersh
 
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One released model of every trial of a batch, as findings look at it; what they share is worked out once."""
+    """One released model of every trial of a batch, as findings see it; shared values are computed once."""
 
     federation: LoadedFederation  # the federation with its data
     batch: TrialBatch  # the trials
@@ -57,7 +57,7 @@ class EvaluatedRelease:
 
     @property
     def is_last(self) -> bool:
-        """Whether it is that of the last round."""
+        """Whether the release is that of the last round."""
         return self.number == self.federation.public.rounds
 
     @cached_property
@@ -72,7 +72,9 @@ class EvaluatedRelease:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on what D and D' share, (trials, n - 1), or (trials, records of all clients but the victim)."""
+        """Losses on the shared records of D and D', (trials, n - 1), or (trials, records of all clients but the
+        victim).
+        """
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
@@ -82,12 +84,12 @@ class EvaluatedRelease:
 
     @cached_property
     def replacement_losses(self) -> Floats:
-        """Losses on what stands in the place of the differing unit under D'; (trials, 0) where nothing does."""
+        """Losses on the replacement of the differing unit under D'; (trials, 0) where nothing replaces it."""
         return self.federation.losses(self.models, self.federation.replacement)
 
     @property
     def target_of_records(self) -> Integers:
-        """Which target each of the records in question belongs to."""
+        """The target that each of the differing records belongs to."""
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
@@ -97,8 +99,9 @@ class EvaluatedRelease:
 
 
 ReleaseFinding = Callable[[EvaluatedRelease], ResultColumns]
-"""What is found in a release, which come in order: under `releases` a value of it for every trial, (trials,), and under
-`trials` what stands for the whole training, where later releases take the place of earlier ones."""
+"""A function from a release to its findings; releases come in order. Under `releases` it returns a value for every
+trial, (trials,), and under `trials` values of the whole training, which later releases replace.
+"""
 
 
 def utility(release: EvaluatedRelease) -> ResultColumns:
@@ -118,7 +121,8 @@ def utility(release: EvaluatedRelease) -> ResultColumns:
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
     """Return Epsilon* from pooled losses, by fitted normals.
 
-    Of the first and the last release also what counted losses give, and of the last whether normals fit.
+    Of the first and the last release it also returns Epsilon* by counted losses, and of the last one whether normals
+    fit.
 
     Parameters
     ----------
@@ -138,9 +142,9 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 
 
 def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
-    """Return what the membership adversary of Yeom et al. 2018 finds in the final models.
+    """Return the results of the membership adversary of Yeom et al. 2018 on the final models.
 
-    That is the advantage over members, the guess about x, and the score that its loss gives it.
+    The results are the advantage over members, the guess about x, and the score that its loss gives it.
     """
     if not release.is_last:
         return ResultColumns()
@@ -157,7 +161,7 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
 
 @dataclass
 class EarlyStopping:
-    """Chooses the release of every trial after which the loss on the population sample fell no more.
+    """Selects for every trial the release after which the loss on the population sample no longer fell.
 
     The rule is public and reads releases and records of nobody's training set alone, so it is part of no guarantee:
     whatever is chosen among releases follows from them.
@@ -170,7 +174,7 @@ class EarlyStopping:
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
     def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
-        """Take note of an evaluated release; they come in order, 0 being the initial models.
+        """Record an evaluated release; releases come in order, 0 being the initial models.
 
         Parameters
         ----------
@@ -193,11 +197,11 @@ class EarlyStopping:
         self._models[batch.name][rows] = models[rows]
 
     def is_over(self, batch: TrialBatch) -> bool:
-        """Whether no trial of a batch trains on."""
+        """Return whether all trials of a batch have stopped training."""
         return bool(self.ended(batch).all())
 
     def ended(self, batch: TrialBatch) -> Flags:
-        """Return which trials of a batch train no more, (trials,)."""
+        """Return the trials of a batch that have stopped training, (trials,)."""
         waited = self._waited.get(batch.name)
         return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
 
@@ -212,7 +216,7 @@ class EarlyStopping:
 
 @dataclass
 class ReleaseEvaluator:
-    """Shows each release of some batches to the findings; called with the models of every round, 0 included."""
+    """Passes each release of some batches to the findings; it is called with the models of every round, 0 included."""
 
     # the federation with its data; losses of members are those of the records each trial was really trained on
     federation: LoadedFederation
@@ -226,7 +230,7 @@ class ReleaseEvaluator:
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
-        """Show the models of one release to all findings."""
+        """Pass the models of one release to all findings."""
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:
@@ -239,13 +243,13 @@ class ReleaseEvaluator:
         give_back_freed_memory()
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return everything that was found in the releases of a batch."""
+        """Return all findings on the releases of a batch."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
         return self._found[batch.name] | ResultColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return what the findings look at: after the last round, or where no trial trains on, the chosen models."""
+        """Return the release for the findings: after the last round, or after all trials stopped, the chosen models."""
         membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:
             is_last = number == self.federation.public.rounds
@@ -268,7 +272,7 @@ class ReleaseEvaluator:
 
 @dataclass
 class BackgroundEvaluation:
-    """Evaluates releases one behind the other in a thread of its own; at most one waits."""
+    """Evaluates releases one after the other in a thread of its own; at most one waits."""
 
     evaluate: Callable[[int, Mapping[str, Floats32]], None]  # what to do with a release
     executor: ThreadPoolExecutor  # the thread
@@ -276,7 +280,7 @@ class BackgroundEvaluation:
     _pending: Future[None] | None = field(init=False, default=None)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Begin to evaluate a release, after the one before has been evaluated."""
+        """Begin to evaluate a release once the previous one has been evaluated."""
         if server_round not in self.releases:
             if server_round % ROUNDS_BETWEEN_TRIMS == 0:
                 give_back_freed_memory()
@@ -286,7 +290,7 @@ class BackgroundEvaluation:
         self._pending = self.executor.submit(self.evaluate, server_round, models)
 
     def settle(self) -> None:
-        """Wait for the evaluation under way; what went wrong in it is raised here."""
+        """Wait for the evaluation under way; its errors are raised here."""
         if self._pending is not None:
             self._pending.result()
         self._pending = None
@@ -294,7 +298,7 @@ class BackgroundEvaluation:
 
 @contextmanager
 def one_thread(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Offer a thread that computes with so many threads of torch; what still waits at the end is dropped."""
+    """Provide a thread that computes with the given number of torch threads; waiting work is dropped at the end."""
     executor = ThreadPoolExecutor(max_workers=1, initializer=torch.set_num_threads, initargs=(threads,))
     try:
         yield executor

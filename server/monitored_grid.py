@@ -1,4 +1,4 @@
-"""A grid that notices: it stops waiting at the first failure, and when nobody answers any more; and the recorder."""
+"""A grid that stops waiting at the first failure, or when nobody answers any more; and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,21 +17,24 @@ from fl_audit.strategies.replies import reason_line
 _REGISTRATION_SECONDS = 60.0
 _START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first
 _MOST_ASKED = 256
-"""Most clients that get ready before the first round; on a larger cluster the other processes start in it."""
+"""Largest number of clients that get ready before the first round; on a larger cluster the other processes start in
+it.
+"""
 _POLL_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 0.1
-"""A grid that wakes who waits for replies is asked so often whether the run was interrupted."""
+"""Interval at which a grid that wakes its waiter is asked whether the run was interrupted."""
 _UNDER_WAY = 256
-"""Most messages that wait for their replies at once, on a grid that has to be asked for them: Flower's store looks
-through all of them again and again."""
+"""Largest number of messages that wait for replies at once, on a grid that has to be polled: Flower's store looks
+through all of them again and again.
+"""
 _GRACE_SECONDS = 5.0
-"""How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
+"""Extra time of the server beyond a client's own time limit, so that the client ends itself first where it can."""
 
 
 class MonitoredGrid(GridAround):
     """Flower's grid, with a limit on silence instead of one on the whole exchange.
 
-    As long as a call is under way, a reply comes within the time limit of one call, however many calls wait in line.
+    As long as a call is under way, a reply comes within the time limit of one call, however many calls are queued.
     """
 
     def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -40,12 +43,12 @@ class MonitoredGrid(GridAround):
         self.is_interrupted = is_interrupted
 
     def nodes_in_order(self) -> Sequence[int] | None:
-        """Return the node of each partition where the engine knows all of them; None where they have to be asked."""
+        """Return the node of each partition if the engine knows all of them; None if they have to be asked."""
         known = getattr(self.grid, "nodes_in_order", None)
         return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
+        """Send messages and return the replies: all, or those up to the first failure or to too long a silence."""
         unsent, waiting = list(messages), set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
         most = _UNDER_WAY if wait is None else len(unsent)
@@ -73,14 +76,14 @@ class MonitoredGrid(GridAround):
 
 
 def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
-    """Wait until all clients have registered, learn which partition each holds, and let them get ready.
+    """Wait until all clients have registered, learn the partition of each, and let them get ready.
 
-    Where the engine does not know who holds what, each is asked; where it does, no more than are needed first.
+    If the engine does not know the partitions, each client is asked; otherwise only the clients that are needed first.
 
     Parameters
     ----------
     grid, federation
-        What reaches the clients, and what says how many there are.
+        The grid that reaches the clients, and the federation, which has their number.
 
     Raises
     ------
@@ -117,7 +120,7 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 
 
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
-    """Ask nodes which partition they hold, and return them by partition."""
+    """Ask nodes for their partitions, and return the nodes by partition."""
     config = RecordDict({Record.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
     found = {}

@@ -1,4 +1,4 @@
-"""What a finished batch of trials leaves behind, and what its final models answer to the records of the targets."""
+"""Results of a finished batch of trials, and the outputs of its final models for the records of the targets."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,9 +48,10 @@ class BatchResult:
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
-        """Return the tables of the batch by name: those that every run has, and those that somebody filled.
+        """Return the tables of the batch by name: those that every run has, and those that this run filled.
 
-        The insider's prior belief in D moves wins too: it names the data set that it believes in rather.
+        The insider's prior belief in D also affects its wins, because it names the data set with the larger posterior
+        belief.
         """
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
@@ -79,7 +80,7 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return one row for every trial and every place along the axes that columns have beside the trials."""
+        """Return one row for every trial and every position along the axes that columns have after the trials."""
         places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
         index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
@@ -98,18 +99,19 @@ ResultSink = Callable[[BatchResult], None]  # takes finished batches, and stores
 
 
 def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
-    """Return the belief in the truth, and whether D is named where it is likelier, and else D', rightly.
+    """Return the belief in the truth, and whether the insider, which names D if it is likelier and else D', is right.
 
-    Who learns nothing, for the record took part in no round it saw, says D' and is right by chance, not never.
+    An insider that learns nothing, because the record took part in no round that it saw, names D' and is right by
+    chance, not never.
     """
     posterior = log_odds + logit(prior)
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
 
 
 LOGITS, POPULATION = "logits", "population"
-"""Names of what is kept of a batch: logits of the targets' records, and log p_y of the population sample."""
+"""Names of outputs of a batch: logits of the targets' records, and log p_y of the population sample."""
 WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
-"""Names of what a white-box attacker sees, see `WhiteBoxFeatures`."""
+"""Names of the features of a white-box attacker, see `WhiteBoxFeatures`."""
 UNDER_ASCENT = "loss_under_ascent"  # column of the table of targets
 QUERIES, VALUES = "queries", "values"
 """Names of the confidences of all queries about the targets, and of the losses with each value of an attribute."""
@@ -117,7 +119,7 @@ QUERIES, VALUES = "queries", "values"
 
 @dataclass(frozen=True)
 class MoreQueries:
-    """What final models are asked about the targets beside their records."""
+    """Further questions about the targets to the final models."""
 
     queries: int = 1  # how many ways of asking about each target; 1 is its records alone
     ways: Queries | None = None  # which ways these are; None with one
@@ -126,9 +128,9 @@ class MoreQueries:
 
 @dataclass
 class TargetOutputs:
-    """Keeps what models answer about the records of the targets.
+    """Collects the models' outputs for the records of the targets.
 
-    Of the final models these are the outputs on them, and on the population sample.
+    For the final models these are the outputs for them, and for the population sample.
     """
 
     evaluated: Sequence[int]  # numbers of the releases that are shown
@@ -144,9 +146,9 @@ class TargetOutputs:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: EvaluatedRelease) -> ResultColumns:
-        """Ask a release; of the last one return log p_y and scaled confidence of every target, (trials, targets).
+        """Query a release; for the last one return log p_y and scaled confidence of every target, (trials, targets).
 
-        Of clients these are means over records.
+        For clients these are means over records.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:
@@ -171,7 +173,7 @@ class TargetOutputs:
         return ResultColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return what the models say to everything else that they are asked."""
+        """Return the models' outputs for all further questions."""
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
@@ -191,7 +193,7 @@ class TargetOutputs:
         return found
 
     def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return logits (trials, records, classes), log p_y of the population (trials, p), and what else was asked."""
+        """Return logits (trials, records, classes), log p_y of the population (trials, p), and the further outputs."""
         return self._outputs[batch.name]
 
 

@@ -1,6 +1,6 @@
-"""Trials against code of anybody's: a strategy alone, in this process, or a whole app, in place and as it is.
+"""Trials of other people's code: a strategy alone, in this process, or a whole unchanged app, in place.
 
-A name is loaded when it is first used: a client, a process for every message, needs few of them.
+Names are loaded at first use, because a client, which is a process for every message, needs few of them.
 """
 
 from importlib import import_module

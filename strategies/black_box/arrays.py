@@ -1,4 +1,4 @@
-"""Tensors by name, as messages carry them: read, flattened, moved, and crafted as what a target's client sends."""
+"""Named tensors of messages: reading, flattening, moving, and crafting the contribution of a target's client."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
@@ -16,11 +16,13 @@ Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
-"""By how many steps of floating point one value changes where almost nothing is contributed, and how much at least."""
+"""Number of floating-point steps by which one value changes where almost nothing is contributed, and the least
+change.
+"""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
-    """Return the tensors of a record, in its order; nobody may write to them."""
+    """Return the tensors of a record, in its order, read-only."""
     return {name: unpack(array) for name, array in record.items()}
 
 
@@ -71,7 +73,7 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
-    """Return what a reply is when nothing was learned.
+    """Return the reply that a client would give had it learned nothing.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
 
 def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
-    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a switch is set from 1/2 on.
+    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a boolean is true from 1/2 on.
 
     Parameters
     ----------
@@ -107,14 +109,15 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
 
 def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
-    """Return what the target's client sends in the place of its own arrays.
+    """Return the contribution of the target's client that replaces its own arrays.
 
     Parameters
     ----------
     action, length
-        What it sends, and the length of a crafted update, above 0.
+        The action, and the length of a crafted update, above 0.
     own, base
-        What it has made, and what it would have made had it learned nothing, with the same names, shapes and types.
+        The client's own arrays, and those that it would have made had it learned nothing, with the same names, shapes
+        and types.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -143,7 +146,7 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
     """Return a public update of some length, with a part in every tensor; it is the same in every process.
 
-    Whole numbers and switches move by at least 1: what passes them on unclipped and without noise shows it.
+    Whole numbers and booleans move by at least 1, which shows if they are passed on unclipped and without noise.
 
     Parameters
     ----------
@@ -164,7 +167,7 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return those tensors that are whole numbers or switches in a model.
+    """Return those tensors that are whole numbers or booleans in a model.
 
     Parameters
     ----------

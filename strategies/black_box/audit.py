@@ -1,4 +1,4 @@
-"""An app's own audit: what its claim is, how its trials are played, and what came of them."""
+"""The audit in an app's own code: its claim, the playing of its trials, and their result."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,12 +32,12 @@ class Audit(AuditConfig):
     def watch(self, strategy: "Strategy | OldStrategy") -> "Strategy":
         """Return a strategy that trains as the app's, with all its wrappers, and then plays trials of the app.
 
-        One of Flower's old interface is started by what is returned.
+        A strategy of Flower's old interface is started by the returned strategy.
         """
         return late.audited_strategy.AuditedStrategy(late.legacy_adapter.adapted_strategy(strategy), self)
 
     def insider(self) -> Mod:
-        """Return the modifier for the client app; it stands last, after those that belong to the mechanism."""
+        """Return the modifier for the client app; it must be the last one, after those that belong to the mechanism."""
         return insider
 
     def held(self, *parts: Any) -> Any:
@@ -45,5 +45,5 @@ class Audit(AuditConfig):
         return held(*parts)
 
     def verdict(self) -> "ClaimAudit":
-        """Return what came of the trials; refused if some are missing."""
+        """Return the result of the trials; `InputError` if some are missing."""
         return late.findings.finished_result(self)

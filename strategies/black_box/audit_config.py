@@ -1,4 +1,4 @@
-"""What is agreed about the audit of an app: its claim, and how its trials are played."""
+"""The configuration of an app's audit: its claim, and the playing of its trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # Clients have this too, a process of theirs for every messag
 
 
 class Contribution(StrEnum):
-    """What the target's client sends where it takes part.
+    """The contribution of the target's client where it takes part.
 
     OWN is what it has learned. CRAFTED is an update along a public direction that is far longer than any clipping norm:
     the strongest one where the mechanism clips what leaves the client, and unfair where clients clip by themselves.
@@ -33,7 +33,7 @@ class Contribution(StrEnum):
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """The audit of a Flower app, in place, as it is agreed to be; `Audit` plays it.
+    """The configuration of the audit of a Flower app in place; `Audit` plays it.
 
     Raises
     ------
@@ -94,12 +94,12 @@ class AuditConfig:
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Refuse a shard of so many records, None if the app did not ask, that has no neighbour of the claim's kind.
+        """Refuse a shard without a neighbour of the claim's kind; its size is None if the app did not ask for records.
 
         Parameters
         ----------
         records, fault
-            How many records there are, and why what the app handed over is no data set; empty if it is one.
+            The number of records, and why the object from the app is no data set; empty if it is one.
 
         Raises
         ------
@@ -122,12 +122,13 @@ class AuditConfig:
         )
 
     def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
-        """Return what the target's client may send under the app's strategy; the first trials try each in turn.
+        """Return the possible contributions of the target's client under the app's strategy; the first trials try each
+        in turn.
 
         Parameters
         ----------
         strategy, model
-            Of the app.
+            The strategy and the model of the app.
         """
         if self.contribution is not None:
             return (self.contribution,)
@@ -141,7 +142,7 @@ class AuditConfig:
         return (Contribution.OWN, Contribution.WHOLE) if "f" in kinds and kinds & set("iub") else (Contribution.OWN,)
 
     def action(self, present: bool, contribution: Contribution) -> TargetAction:
-        """Return what the target's client does under D or D'.
+        """Return the action of the target's client under D or D'.
 
         Parameters
         ----------
@@ -158,7 +159,7 @@ class AuditConfig:
 
 
 def is_private_on_the_server(strategy: "Strategy") -> bool:
-    """Return whether one of Flower's wrappers that clip on the server and add noise there is around a strategy."""
+    """Return whether a strategy has one of Flower's wrappers that clip and add noise on the server."""
     # Clients import this module, and never the strategies of the server.
     from fl_audit.strategies.black_box.server_side_clipping import clips_and_adds_noise
 
@@ -170,4 +171,4 @@ _ACTIONS = {
     Contribution.CRAFTED: (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE),
     Contribution.WHOLE: (TargetAction.OWN_WHOLE, TargetAction.OWN_WHOLE_OPPOSITE),
 }
-"""What is done where the target's client takes part, and what is its opposite."""
+"""Actions of the target's client where it takes part, and their opposites."""

@@ -1,4 +1,4 @@
-"""A strategy that trains as ever, and then plays trials of the same app."""
+"""A strategy that trains as usual, and then plays trials of the same app."""
 
 import logging
 import sys
@@ -37,7 +37,7 @@ _TOLD_EVERY = 5.0  # seconds between two lines of progress
 
 
 class AuditedStrategy(Strategy):
-    """A strategy that is audited: the first training is the app's own, and its result is what `start` returns."""
+    """A strategy under audit: the first training is the app's own, and `start` returns its result."""
 
     def __init__(self, strategy: Strategy, audit: AuditConfig) -> None:
         self._inner, self._audit = strategy, audit
@@ -53,12 +53,12 @@ class AuditedStrategy(Strategy):
         Parameters
         ----------
         args, kwargs
-            As the app's strategy takes them.
+            The arguments of the app's strategy.
 
         Raises
         ------
         Exception
-            What the app's own training raises.
+            Any exception of the app's own training.
         """
         start = start_of(self._inner, args, kwargs)
         grid: Grid = start.arguments["grid"]
@@ -83,7 +83,7 @@ class AuditedStrategy(Strategy):
         return result
 
     def _prepared(self, start: Start, grid: Grid) -> "TrialRunner":
-        """Return where the trials will be played."""
+        """Return the runner of the trials."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
@@ -107,7 +107,7 @@ class AuditedStrategy(Strategy):
 
 
 class SafeRecorder:
-    """Recorder that ends nothing: what goes wrong in it is kept, and the message is handed on as it is."""
+    """A recorder that ends nothing: it stores errors, and passes the message on unchanged."""
 
     def __init__(self, recorder: MessageRecorder) -> None:
         self._recorder = recorder
@@ -127,12 +127,12 @@ class SafeRecorder:
 
 
 class _NotStillError(Exception):
-    """Raised where something else arrives of clients that are held still: their modifiers add noise."""
+    """Raised if clients that are held still send other values: their modifiers add noise."""
 
 
 @dataclass
 class TrialRunner:
-    """Where the trials of one run are played."""
+    """The runner of the trials of one run."""
 
     audit: AuditConfig  # what was agreed
     contributions: tuple[Contribution, ...]  # what the target's client may send
@@ -153,7 +153,7 @@ class TrialRunner:
         self._copy.remove()
 
     def play(self) -> None:
-        """Play the trials that are missing, and say what came of it.
+        """Play the missing trials, and report the result.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class TrialRunner:
                 say(f"trial {trial} of {audit.trials}")
 
     def _seats(self) -> tuple[int, int | None]:
-        """Return the nodes of the target's client and of the one that looks."""
+        """Return the nodes of the target's client and of the observing client."""
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
@@ -214,9 +214,9 @@ class TrialRunner:
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, TargetAction]:
-        """Return what others send who are held still beside a crafted update: as many pull one way as the other.
+        """Return crafted updates of other clients that are held still, half of them in each direction.
 
-        A mean is what it is without them, and a median is what the target's client makes of it.
+        A mean does not change by them, and a median is decided by the target's client.
         """
         others = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
@@ -225,7 +225,7 @@ class TrialRunner:
     def _trial(
         self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
-        """Play one trial; return what was seen of it, and who listened."""
+        """Play one trial; return its transcript, and its recorder."""
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
@@ -267,7 +267,7 @@ class TrialRunner:
 
 
 def _app_of(grid: Grid) -> str:
-    """Return the name of the app that runs: its own, where Flower knows it; else the script and where it lies."""
+    """Return the name of the running app: its own, if Flower knows it; else the script and its location."""
     with suppress(Exception):  # grids of one's own have no run
         if grid.run.fab_id:
             return str(grid.run.fab_id)
@@ -276,7 +276,7 @@ def _app_of(grid: Grid) -> str:
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
-    """Return the numbers that a strategy released about training."""
+    """Return the numbers about training that a strategy released."""
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
         for label, number in plain_numbers(name, value):
@@ -285,14 +285,14 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
 
 
 def say(line: str) -> None:
-    """Say something on the terminal, where a foreign app has its own output."""
+    """Print a line on the terminal, where another app has its own output."""
     sys.stderr.write(f"fl_audit: {line}\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def no_news_from_flower() -> Iterator[None]:
-    """Keep the log of hundreds of trials off the terminal."""
+    """Keep Flower's log of hundreds of trials off the terminal."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""What is on trial: a strategy as its users would build it, started as the app started it, and what its clients do."""
+"""The system under audit: a strategy as its users would build it, started as the app started it, and its clients."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message,
 
 
 def modified(mods: Sequence[Mod], train: Mod) -> Mod:
-    """Return training inside its modifiers, the first of which is the outermost, as Flower puts them.
+    """Return training inside its modifiers, of which the first is the outermost, as in Flower.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def modified(mods: Sequence[Mod], train: Mod) -> Mod:
 
 @dataclass(frozen=True)
 class LocalReply:
-    """What a client makes of its records in a round."""
+    """The reply of a client in a round."""
 
     update: Floats  # what its model is ahead of the model that it was sent, shape (parameters,)
     examples: int  # the number of examples that it names
@@ -50,11 +50,13 @@ class LocalReply:
 
 
 Local = Callable[[Floats, int, np.random.Generator], LocalReply]
-"""From the gradients of a client's records (records, parameters), the round from 1, and a generator, to its reply."""
+"""A function from the gradients of a client's records (records, parameters), the round from 1, and a generator, to its
+reply.
+"""
 
 
 def clipped_sum(norm: float) -> Local:
-    """Return local training that sums gradients clipped to a norm, and names the true number of its records."""
+    """Return local training that sums gradients clipped to a norm, and reports the true number of its records."""
 
     def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -66,7 +68,7 @@ def clipped_sum(norm: float) -> Local:
 
 @dataclass(frozen=True)
 class AuditedSystem:
-    """A strategy on trial, and how its clients behave.
+    """A strategy under audit, and the behaviour of its clients.
 
     Raises
     ------
@@ -113,7 +115,7 @@ class AuditedSystem:
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
-    """Return the system that a factory makes, or that is made around its strategy.
+    """Return the system that a factory returns, or the system around the strategy that it returns.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ def system_of(
         `package.module:name` of a function that returns a strategy of either interface or a system (if it takes an
         argument, that is the number of clients), and of modifiers of the client app, outermost first.
     clients, norm, is_clipped, observer
-        As of `AuditedSystem`; a system that the factory returns has its own. A norm of None is the strategy's, or 1.
+        As in `AuditedSystem`; a system that the factory returns has its own. A norm of None is the strategy's, or 1.
 
     Raises
     ------
@@ -156,7 +158,7 @@ class Start:
         return Start(*deepcopy((self.strategy, rest)))
 
     def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "Start":
-        """Return a short trial of the same app.
+        """Return the start of a short trial of the same app.
 
         Random generators of its own that the strategy holds go on differently in every trial: where their seed came
         from the operating system, the noise of a new run would be new.
@@ -164,9 +166,9 @@ class Start:
         Parameters
         ----------
         rounds, draws
-            How many rounds, and where the new states of generators come from.
+            The number of rounds, and the source of new states of generators.
         moved
-            From where something is to where it is in a trial: paths that the strategy holds are changed so.
+            A map from original paths to their places in a trial, by which the strategy's paths are changed.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
@@ -176,17 +178,17 @@ class Start:
         return Start(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
-        """Have the strategy play on a grid."""
+        """Run the strategy on a grid."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
-    """Return a call of `start` with its arguments by name; a `TypeError` as without an audit if it takes others.
+    """Return a call of `start` with its arguments by name; other arguments raise the usual `TypeError`.
 
     Parameters
     ----------
     strategy, args, kwargs
-        Whose `start` was called, with its arguments by position and by name.
+        The strategy whose `start` was called, with the arguments by position and by name.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # What `start` of a strategy takes beyond names is handed on as it came.
@@ -219,7 +221,7 @@ def _move(found: object, moved: Callable[[str], str]) -> None:
 
 @contextmanager
 def spared_generators() -> Iterator[None]:
-    """Leave the global random generators behind as they were: what the app draws afterwards is as without trials."""
+    """Restore the global random generators afterwards, so that the app's later draws are as without trials."""
     # Apps of other people draw from numpy's old global generator, as Flower's own wrappers do.
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
@@ -231,6 +233,6 @@ def spared_generators() -> Iterator[None]:
 
 
 def seed_generators(draws: np.random.Generator) -> None:
-    """Seed the global random generators, where most strategies draw their noise, for one trial."""
+    """Seed the global random generators, from which most strategies draw their noise, for one trial."""
     for seeded in (random.seed, np.random.seed, torch.manual_seed):
         seeded(int(draws.integers(2**32)))

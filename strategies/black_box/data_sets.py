@@ -1,4 +1,4 @@
-"""Data sets of clients: how many records one holds, and some of these records as a data set of the same kind."""
+"""Data sets of clients: their numbers of records, and subsets of their records as data sets of the same kind."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -18,7 +18,7 @@ _OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are ba
 
 
 class DataSet(NamedTuple):
-    """What is known of a data set."""
+    """The number of records of a data set, and a function that selects records."""
 
     records: int  # how many it holds
     # From the places of some records, in any order, to a data set of the same kind that holds them alone.
@@ -26,12 +26,12 @@ class DataSet(NamedTuple):
 
 
 def data_set_of(part: Any) -> DataSet:
-    """Return what is known of a data set.
+    """Return the size of a data set, and a function that selects records.
 
     Parameters
     ----------
     part
-        What an app takes for a data set, or for a part of one, such as its labels.
+        An app's data set, or a part of one, such as its labels.
 
     Raises
     ------
@@ -82,14 +82,14 @@ def _found(part: Any) -> DataSet:
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
-    """Return whether something is of a class of a library, which is not imported for this."""
+    """Return whether an object is of a library's class, without importing the library."""
     # An app may have a module of the library's name.
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(part, kind)
 
 
 def _rows(part: Any) -> int | None:
-    """Return how many rows an array or a table has; None if it is none."""
+    """Return the number of rows of an array or a table; None if the object is neither."""
     shape = getattr(part, "shape", None)
     if not isinstance(shape, tuple) or not shape:
         return None
@@ -105,7 +105,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> DataSet:
-    """Return the records of the split that a client trains on; the others stay as they are."""
+    """Return the records of the split that a client trains on; the other splits stay unchanged."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
@@ -113,7 +113,7 @@ def _of_splits(part: Any) -> DataSet:
 
 
 def _of_loader(part: Any, torch_data: Any) -> DataSet:
-    """Return the records behind a loader; others than those in order or shuffled are refused."""
+    """Return the records behind a loader; loaders that draw neither in order nor shuffled are refused."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
@@ -135,7 +135,9 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
 
 
 def _of_torch(part: Any, torch_data: Any) -> DataSet:
-    """Return the records of a data set of torch: where it holds tensors or places, these are what is left of them."""
+    """Return the records of a torch data set, whose tensors or positions, if it has any, are reduced to the
+    selection.
+    """
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:
@@ -148,7 +150,7 @@ def _of_torch(part: Any, torch_data: Any) -> DataSet:
 
 
 class _Chosen:
-    """Some records of an object of a class that nobody knows, as an object that has nothing but records."""
+    """Selected records of an object of an unknown class, as an object that has nothing but records."""
 
     def __init__(self, records: Any, places: list[int]) -> None:
         self._records, self._places = records, places

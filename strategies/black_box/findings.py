@@ -1,4 +1,4 @@
-"""What trials in place came to, in words, and as files of their directory."""
+"""Results of trials in place, in words, and as files of their directory."""
 
 import json
 from collections import Counter
@@ -43,7 +43,7 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[Refusal]:
-    """Give what was refused: trials by the strategy and by clients, and an update of exactly zero."""
+    """Yield the refusals: those of trials by the strategy and by clients, and that of an update of exactly zero."""
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
         where = np.array(list(refused))
@@ -60,13 +60,13 @@ def _refusals(
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
-    """Return the names of the errors that clients replied with, the most frequent first."""
+    """Return the names of the errors in clients' replies, the most frequent first."""
     found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
     return sorted(found, key=lambda name: (-found[name], name))
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return in how many trials the target's client gave no answer, and why that says nothing; empty if in none."""
+    """Return the number of trials without an answer of the target's client, and why they say nothing; empty if none."""
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
         return ""
@@ -110,7 +110,7 @@ def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[s
 
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
-    """Return what came of an audit; refused unless its trials are all played."""
+    """Return the result of an audit; `InputError` unless all its trials are played."""
     campaign = Campaign.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
@@ -118,7 +118,7 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 
 
 def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -> str:
-    """Return what came of the trials in words, and write it into their directory if all are played.
+    """Return the result of the trials in words, and write it into their directory if all are played.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _result(campaign: Campaign) -> ClaimAudit:
 
 
 def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return what a reader has to know of these trials besides."""
+    """Return further notes for the reader of these trials."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

@@ -1,4 +1,4 @@
-"""To which app trials belong: digests of the code and the settings of a strategy, and of what clients run."""
+"""Fingerprints that tell to which app trials belong: digests of code and settings of a strategy, and of clients."""
 
 import functools
 import inspect
@@ -18,7 +18,7 @@ _FRAMES = 50  # how far above a modifier its app is looked for
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
-    """Return a digest of a strategy, with those that it wraps: their code, and the settings that they hold.
+    """Return a digest of a strategy and those that it wraps: their code, and their settings.
 
     Settings are numbers, switches and plain words; other texts are left out, since many name files by the time of a
     run. Code is that of the modules of the app which define it, with those that they import from the app; of an
@@ -36,7 +36,7 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
-    """Return a digest of what a client runs, called by a modifier: its app's functions, modifiers and settings.
+    """Return a digest of a client's code, called by a modifier: its app's functions, modifiers and settings.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def _of_strategy(strategy: object) -> list[str]:
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return the code and the settings of a function or a callable object, with the functions that it closes over."""
+    """Return the code and the settings of a function or a callable object, with the functions in its closure."""
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))
@@ -92,7 +92,7 @@ def _settings(held: Mapping[Any, object]) -> list[str]:
 
 
 def _is_setting(value: object) -> bool:
-    """Return whether a value is a number, a switch, a plain word, or a list of such."""
+    """Return whether a value is a number, a boolean, a plain word, or a list of such."""
     if isinstance(value, (list, tuple)):
         return all(_is_setting(one) for one in value)
     is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
@@ -100,7 +100,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _source(found: type | FunctionType) -> str:
-    """Return the code of an app's module that defines something, with those it imports; of a library, its own alone."""
+    """Return the code of an app's module that defines an object, with its imports; of a library, its own code alone."""
     module = sys.modules.get(found.__module__)
     path = getattr(module, "__file__", None)
     try:
@@ -117,7 +117,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
-    """Give the files of a module and of those that it names, as far as they lie under a directory."""
+    """Yield the files of a module and of those that it names, if they are under a directory."""
     path = getattr(module, "__file__", None)
     if module.__name__ in seen or not path or _is_installed(path) or not Path(path).is_relative_to(root):
         return

@@ -1,6 +1,6 @@
-"""The audit inside the client app: a modifier that plays the target, and keeps the trials of a client apart.
+"""The audit inside the client app: a modifier that plays the target, and separates the trials of a client.
 
-For claims about records the app asks which of its records it holds in a trial.
+For claims about records the app asks for the records that it holds in a trial.
 """
 
 from collections.abc import Iterator
@@ -32,21 +32,22 @@ from fl_audit.strategies.black_box.working_copy import apart, own_copy
 
 _OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
-"""Names in the state of a client: the number of its trial, its state of the app's own training, the one before, and
-what it replied in a round of the trials in which others are held still."""
+"""Names in the state of a client: the number of its trial, its state of the app's own training, the previous one, and
+its reply in a round of the trials in which others are held still.
+"""
 _WITHOUT = (TargetAction.ALMOST_NOTHING, TargetAction.NOTHING)
 
 
 def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer as the client app does, or as the trial wants it: the modifier of the client app.
+    """Answer as the client app does, or as the trial requires: the modifier of the client app.
 
-    Without a watched strategy at the other end it does nothing.
+    Without an audited strategy at the other end it does nothing.
 
     Parameters
     ----------
     message, context, call_next
-        What the client is sent, its context, whose state is kept for every trial by itself, and the app, or the
-        modifiers nearer to it.
+        The message to the client; its context, whose state is kept separately for every trial; and the app, or the
+        modifiers closer to it.
     """
     note = read_note(message)
     with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:
@@ -78,7 +79,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return what a client replied to train in a round of an earlier trial; None if there was none."""
+    """Return a client's training reply in a round of an earlier trial; None if there was none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -86,7 +87,7 @@ def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
 
 @contextmanager
 def _in_a_copy(trial: int) -> Iterator[list[str]]:
-    """Have a client write to a copy of its working directory in trials; give where else it writes."""
+    """Let a client write to a copy of its working directory in trials; give the other places where it writes."""
     if not trial:
         yield []
         return
@@ -97,12 +98,12 @@ def _in_a_copy(trial: int) -> Iterator[list[str]]:
 
 
 def _spared(trial: int) -> AbstractContextManager[None]:
-    """Let nothing that goes wrong in the audit reach the app's own training; in trials it is an error like others."""
+    """Keep errors of the audit away from the app's own training; in trials they are errors like others."""
     return nullcontext() if trial else suppress(Exception)
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply as a trial wants it; return the update that the client has made."""
+    """Change a reply as a trial requires; return the client's own update."""
     assert note.action is not None
     update = None
     for name, own in records_of(reply).items():
@@ -121,9 +122,9 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 
 @contextmanager
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
-    """Give a client the state that it has in a trial: what happened in other trials never happened.
+    """Give a client its state in a trial, as if other trials had not happened.
 
-    What is given is kept beside it, from trial to trial.
+    The given state is kept from one message of the trial to the next.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # what was held still belongs to trials of another training
@@ -140,7 +141,7 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 
 
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
-    """Exchange a state for that of a trial, if it is another one than before; `ours` is what is kept for later."""
+    """Replace a state by that of a trial, if the trial has changed; `ours` is kept for later."""
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
         ours[_TRIAL] = ConfigRecord({"trial": 0})
@@ -160,14 +161,14 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 @dataclass
 class Shard:
-    """What a client does with its records while it answers a message."""
+    """The records that a client asks for while it answers a message."""
 
     action: TargetAction | None = None  # what it sends; None where everything is as ever
     records: int | None = None  # how many records the app holds, None if it did not ask which
     fault: str | None = None  # why what the app handed over is no data set, None if it is one
 
     def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
-        """Return what is known of parts of the same records, whose number is noted; `InputError` if they are none."""
+        """Return the parts of the same records as data sets, and record their size; `InputError` if they are none."""
         found = [data_set_of(part) for part in parts]
         counts = [one.records for one in found] + ([] if self.records is None else [self.records])
         if len(set(counts)) > 1:
@@ -184,7 +185,7 @@ _shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[Shard]:
-    """Let the app ask which records it holds, and note whether it does."""
+    """Let the app ask for its records, and record whether it does."""
     shard = Shard(action)
     token = _shard.set(shard)
     try:
@@ -194,7 +195,7 @@ def shard_of(action: TargetAction | None) -> Iterator[Shard]:
 
 
 def held(*parts: Any) -> Any:
-    """Return the records that a client holds: all of them, but for the target's client in some trials.
+    """Return the records that a client holds: all of them, except for the target's client in some trials.
 
     An app whose claim is about records calls this where it has loaded the records of a client: arrays, tensors or
     tables with one record a row, lists, or data sets of torch or Hugging Face, in the same order, such as inputs and

@@ -1,4 +1,6 @@
-"""What only the server of an app needs for its audit, whose clients import the same modules: imported at first use."""
+"""Modules that only the server of an app needs for its audit, imported at first use because clients import this
+package.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, so that they can play."""
+"""Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, for trials."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ _DONE = Status(Code.OK, "")
 
 
 def adapted_strategy(found: object) -> Strategy:
-    """Return a strategy of the new interface: itself, or one of the old behind a bridge; anything else is refused."""
+    """Return a strategy of the new interface: itself, or an adapter of an old one; anything else is refused."""
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):
@@ -29,7 +29,7 @@ def adapted_strategy(found: object) -> Strategy:
 
 
 def layers_of(strategy: object) -> Iterator[object]:
-    """Yield a strategy and what it is wrapped around, the outermost first."""
+    """Yield a strategy and those that it wraps, the outermost first."""
     seen = list[object]()
     while strategy is not None and not any(strategy is one for one in seen):
         seen.append(strategy)
@@ -39,7 +39,7 @@ def layers_of(strategy: object) -> Iterator[object]:
 
 
 def initial_model(found: object) -> Arrays | None:
-    """Return the initial model that a strategy of the old interface was made with, by the places of its tensors."""
+    """Return the initial model of a strategy of the old interface, with the positions of its tensors as names."""
     strategy = found.old if isinstance(found, LegacyAdapter) else found
     if not isinstance(strategy, OldStrategy):
         return None
@@ -48,7 +48,7 @@ def initial_model(found: object) -> Arrays | None:
 
 
 def by_places(parameters: Parameters) -> Arrays:
-    """Return the tensors of a model of the old interface, by their places."""
+    """Return the tensors of a model of the old interface, by their positions."""
     # Three digits keep the order of the places when they are sorted by name.
     return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
 
@@ -56,14 +56,14 @@ def by_places(parameters: Parameters) -> Arrays:
 class LegacyAdapter(Strategy):
     """A strategy of the old interface, as one of the new.
 
-    Tensors have no names there: they keep the order in which they were sent out.
+    Tensors have no names there, and keep the order in which they were sent.
     """
 
     def __init__(self, old: OldStrategy) -> None:
         self.old, self._names, self._asked = old, list[str](), dict[int, ClientProxy]()
 
     def summary(self) -> None:
-        """Say nothing: the old interface has no summary."""
+        """Do nothing, because the old interface has no summary."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -75,7 +75,7 @@ class LegacyAdapter(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what `aggregate_fit` makes of the replies; a client that does not answer has failed."""
+        """Return the result of `aggregate_fit` on the replies; a client that does not answer has failed."""
         answered, failures = self._answered(replies)
         fitted = [
             (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
@@ -92,7 +92,7 @@ class LegacyAdapter(Strategy):
         return self._messages(asked, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
+        """Return the loss and the numbers that the old interface's `aggregate_evaluate` computes from the replies."""
         answered, failures = self._answered(replies)
         evaluated = []
         for proxy, _, weight, numbers in answered:
@@ -117,7 +117,7 @@ class LegacyAdapter(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return the contents of the replies, with numbers of examples and others, by client; and what failed."""
+        """Return the contents of the replies, with numbers of examples and metrics, by client; and the failures."""
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
@@ -131,7 +131,7 @@ class LegacyAdapter(Strategy):
 
 
 class _Proxy(ClientProxy):
-    """A client that is known by its node alone: strategies choose it, and do not speak with it."""
+    """A client known by its node alone: strategies choose it, and do not communicate with it."""
 
     def __init__(self, node: int) -> None:
         super().__init__(str(node))
@@ -144,7 +144,7 @@ class _Proxy(ClientProxy):
 
 
 def manager_of(grid: Grid) -> SimpleClientManager:
-    """Return the clients of a grid, as strategies of the old interface choose among them."""
+    """Return the clients of a grid, for the choices of strategies of the old interface."""
     manager = SimpleClientManager()
     for node in sorted(grid.get_node_ids()):
         manager.register(_Proxy(node))

@@ -1,4 +1,4 @@
-"""What the audit writes on messages, where neither the app nor its modifiers look.
+"""Tags of the audit on messages, where neither the app nor its modifiers look.
 
 A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
 is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched
@@ -19,14 +19,14 @@ ANSWER = "fl-audit"  # name of the record in a reply that the insider adds
 
 
 class Observer(StrEnum):
-    """Who looks: another client, who sees what is released, or the server, who sees every reply."""
+    """The observer: another client, who sees the releases, or the server, who sees every reply."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class TargetAction(StrEnum):
-    """What the target's client sends in a trial."""
+    """The action of the target's client in a trial."""
 
     OWN = "own"  # what it has learned
     OWN_OPPOSITE = "own, opposite"  # the opposite of its update
@@ -42,14 +42,14 @@ class TargetAction(StrEnum):
 
 
 class Replies(StrEnum):
-    """What the arrays in a reply are: the client's model, or how far it has moved."""
+    """The meaning of the arrays in a reply: the client's model, or its change."""
 
     MODELS = "models"
     UPDATES = "updates"
 
 
 class Numbers(StrEnum):
-    """What becomes of the numbers that the target's client reports where it contributes nothing."""
+    """The treatment of the numbers that the target's client reports where it contributes nothing."""
 
     KEPT = "kept"  # they stay: the claim is about models alone, and every client counts as much as ever
     WITHHELD = "withheld"  # they are 0, and so is its weight: the claim is about everything that leaves the client
@@ -57,7 +57,7 @@ class Numbers(StrEnum):
 
 @dataclass(frozen=True)
 class TrialTag:
-    """What a client is told with a message."""
+    """The tag of the audit on a message to a client."""
 
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group id that the message has without us
@@ -71,12 +71,12 @@ class TrialTag:
     is_about_records: bool = False  # whether the claim is about records, so that the target's client changes its own
 
     def written(self) -> str:
-        """Return the note as a group id."""
+        """Return the tag as a group id."""
         return _PREFIX + json.dumps(asdict(self))
 
 
 def read_note(message: Message) -> TrialTag | None:
-    """Return the note on a message, None if there is none; the message then has its own group id again."""
+    """Return the tag on a message, None if there is none; the message then has its own group id again."""
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
@@ -93,7 +93,7 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """What a client says to the audit."""
+    """The answer of a client to the audit."""
 
     partition: int | None  # the number of its partition; None where the app has none
     # What the target's client would have sent, less the model that it was sent, shape (parameters,); None from

@@ -1,4 +1,4 @@
-"""Numbers beside the model: the names that a strategy asks its clients for, and the values that it gives out."""
+"""Metrics of replies: the names that a strategy looks up, and the values that it releases."""
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _asked: ContextVar[dict[str, None] | None] = ContextVar("asked", default=None)
 
 @contextmanager
 def names_asked() -> Iterator[dict[str, None]]:
-    """Note the names that code looks up in the metrics of replies, in their order, whether they are there or not."""
+    """Record the names that code looks up in the metrics of replies, in their order, whether they exist or not."""
     names = dict[str, None]()
     token = _asked.set(names)
     try:
@@ -31,7 +31,9 @@ def _note(name: object) -> None:
 
 
 class _TracedMetrics:
-    """Notes what is looked up in a mapping: by `[]`, `get`, `in` and what rests on these; stands before the mapping."""
+    """A mapping that records look-ups by `[]`, `get`, `in` and methods based on these; base class before the
+    mapping.
+    """
 
     def __getitem__(self, name: str) -> Any:
         _note(name)
@@ -47,14 +49,14 @@ class _TracedMetrics:
 
 
 class TracedRecord(_TracedMetrics, MetricRecord):
-    """Metrics of a reply that note what is looked up in them."""
+    """Metrics of a reply that record look-ups."""
 
     def keys(self) -> KeysView[str]:
         return KeysView(self)
 
 
 class TracedDict(_TracedMetrics, dict[str, Any]):
-    """The same as a dictionary, as strategies of the old interface are given it."""
+    """The same as a dictionary, the form for strategies of the old interface."""
 
 
 def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
@@ -63,14 +65,14 @@ def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:
 
 
 def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[tuple[str, float]]:
-    """Give the numbers of a value by name: of a list its mean and its length, of a text its length, of a mapping all.
+    """Yield the numbers of a value by name: for a list its mean and length, for a text its length, for a mapping all.
 
     Parameters
     ----------
     name, value
-        Of the value, and the value, of any type: what has no number gives none.
+        The name of the value, and the value, of any type; one without numbers yields none.
     mean
-        What stands before the name of a list's mean.
+        Prefix of the name of a list's mean.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         yield name, float(value)

@@ -1,4 +1,4 @@
-"""Recorder of a trial: the releases, what differs, what others sent, and every number beside them."""
+"""The recorder of a trial: the releases, the difference, other clients' contributions, and all other numbers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,17 +29,17 @@ from fl_audit.strategies.grids import RecordedGrid
 
 ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
 FAILED = "the target's client gave no answer"
-"""The name of a number that a trial in place has where the target's client was asked, and replied with an error or not.
+"""Name of the number in trials in place that tells whether the target's client replied with an error.
 
-The audit changes what this client works with, and whoever fails over a change does not show a leak by it: no guess of
-such a trial counts as right.
+The audit changes this client's input, and a client that fails over a change shows no leak by it: no guess of such a
+trial counts as right.
 """
 _WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
 
 
 @dataclass(frozen=True)
 class RecordingSetup:
-    """What is fixed in a trial."""
+    """The fixed settings of a trial."""
 
     model: Arrays  # the initial model, by the names of its tensors
     rounds: int  # how many rounds a trial has
@@ -63,7 +63,7 @@ class RecordingSetup:
 
 @dataclass
 class _Round:
-    """What was recorded in a round; vectors have the shape (parameters,)."""
+    """The records of a round; vectors have the shape (parameters,)."""
 
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
@@ -77,7 +77,7 @@ class _Round:
 
 @dataclass
 class PartitionRecorder:
-    """Recorder of the app's own training: it learns who is who, and leaves everything else alone."""
+    """A recorder of the app's own training, which learns the partitions and changes nothing else."""
 
     model: Arrays
     replies: Replies
@@ -90,14 +90,14 @@ class PartitionRecorder:
     _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
 
     def sends(self, message: Message) -> None:
-        """Tell a client that this is the app's own training."""
+        """Tag a message as belonging to the app's own training."""
         sent = with_names(records_of(message), set(self.model))
         if sent is not None:
             self._sent[message.metadata.dst_node_id] = sent
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
     def receives(self, reply: Message) -> None:
-        """Learn which partition answers, and what its first update is."""
+        """Record which partition answers, and its first update."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:
@@ -124,7 +124,7 @@ class TrialRecorder:
         self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
 
     def sends(self, message: Message) -> None:
-        """Write the trial's note on a message, and note what it releases."""
+        """Tag a message for the trial, and record its release."""
         node, note = message.metadata.dst_node_id, self._scene.note
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
@@ -135,7 +135,7 @@ class TrialRecorder:
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
-        """Note a reply, and give it the form that it has without us."""
+        """Record a reply, and restore the form that it has without the audit."""
         read_note(reply)
         if reply.has_error():
             self.errors.append(" ".join((reply.error.reason or "no reason").split()))
@@ -187,13 +187,13 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Note the numbers of values."""
+        """Record the numbers of values."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
-        """Return what was seen of the trial, whose strategy returned something, or raised it."""
+        """Return the transcript of the trial, from the result of its strategy or its refusal."""
         scene, rounds = self._scene, self._scene.rounds
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
@@ -233,7 +233,7 @@ class TrialRecorder:
         return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
-        """Note which tensors a release has, and those that are in it beside the model."""
+        """Record the tensors of a release, and those in it beside the model."""
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
@@ -241,18 +241,18 @@ class TrialRecorder:
 
 
 def errors_in(seen: Transcript) -> list[str]:
-    """Return what clients said in a trial who replied with an error, each error once."""
+    """Return the error messages of clients in a trial, each once."""
     return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
 def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
-    """Return the names of the numbers of some trials that may count as evidence: errors of clients do not."""
+    """Return the names of the numbers that may count as evidence; errors of clients may not."""
     names = {name for one in seen for name in one.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Return what is seen of one trial: the one player of all trials.
+    """Return the transcript of one trial; all trials are played here.
 
     Parameters
     ----------
@@ -269,13 +269,13 @@ def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder)
 
 
 def _is_same(before: Arrays, after: Arrays) -> bool:
-    """Return whether a model is the same as before: then nothing was released."""
+    """Return whether a model is unchanged, so that nothing was released."""
     same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
     return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
-    """Return the weight of a reply in a mean, as far as one can tell."""
+    """Return the weight of a reply in a mean, if it can be determined."""
     named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
     return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
@@ -303,7 +303,7 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
-    """Return numbers that were noted round by round: the only one, or the first, the last and the mean."""
+    """Return numbers recorded by round: the only one, or the first, the last and the mean."""
     found = dict[str, float]()
     for name, values in numbers.items():
         if len(values) == 1:

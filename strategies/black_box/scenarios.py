@@ -1,4 +1,4 @@
-"""The scenarios: what the target contributes under D and under D', and the stages on which they are played."""
+"""The scenarios: the target's contributions under D and under D', and the environments in which they are played."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,15 +6,17 @@ from enum import Enum
 from fl_audit.adjacency import Relation, Unit
 
 RECORDS_OF_OTHERS = 3
-"""Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
+"""Number of records in a shard besides the differing one, for claims about records: the others' contribution is
+split.
+"""
 HUGE = 1000.0  # times the clipping norm: what must not pass
 
 
 class Direction(Enum):
-    """Where an update points.
+    """The direction of an update.
 
-    NOWHERE is a millionth of the norm, so that a mechanism which cannot bear an update of exactly zero (ZERO) can still
-    be asked everything else.
+    NOWHERE is a millionth of the norm, so that a mechanism which cannot handle an update of exactly zero (ZERO) can
+    still be tested otherwise.
     """
 
     NOWHERE = "almost nowhere"
@@ -29,7 +31,7 @@ class Direction(Enum):
 
 
 class ReplyForm(Enum):
-    """In which form a reply arrives."""
+    """The form of a reply."""
 
     PLAIN = "plain"
     MISSING = "missing"
@@ -40,7 +42,7 @@ class ReplyForm(Enum):
 
 
 class Model(Enum):
-    """Which parameters the model has."""
+    """The parameters of a model."""
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
@@ -52,7 +54,7 @@ class Model(Enum):
 
 
 class Others(Enum):
-    """How the contributions of everybody but the target lie."""
+    """The directions of the contributions of everybody but the target."""
 
     IDENTICAL = "all others contribute the same"
     SPREAD = "the others point everywhere"
@@ -62,7 +64,7 @@ class Others(Enum):
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a scenario is played."""
+    """The environment of a scenario."""
 
     name: str = ""  # by which it is called; empty for the usual one
     others: Others = Others.IDENTICAL  # how the others' contributions lie; IDENTICAL leaves them to the scenario
@@ -71,7 +73,7 @@ class Environment:
 
     @property
     def words(self) -> str:
-        """What is unusual, in words."""
+        """The unusual properties, in words."""
         said = ["" if self.others is Others.IDENTICAL else self.others.value]
         said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
         return "; ".join(part for part in said if part)
@@ -89,11 +91,11 @@ STAGES = (
     Environment("own model", model=Model.OWN),
     Environment("own model, around a median", Others.MEDIAN, model=Model.OWN),
 )
-"""The unusual stages, on which the plainest scenarios are played once more."""
+"""The unusual environments, in which the plainest scenarios are played again."""
 
 
 class Schedule(Enum):
-    """In which rounds the target contributes, and with which sign."""
+    """The rounds in which the target contributes, with the signs."""
 
     STEADY = "steady"
     ALTERNATING = "alternating"
@@ -102,7 +104,7 @@ class Schedule(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """What one client contributes."""
+    """The contribution of one client."""
 
     direction: Direction = Direction.NOWHERE  # where its update points
     length: float = 1.0  # length of the update, as a multiple of the clipping norm
@@ -114,7 +116,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario."""
+    """The contributions under D and under D', with their description."""
 
     name: str  # by which it is called
     words: str  # what happens in it
@@ -135,11 +137,11 @@ class Scenario:
 
     @property
     def plain_name(self) -> str:
-        """Name of this kind on the usual stage."""
+        """Name of this scenario in the usual environment."""
         return self.name.removesuffix(f", {self.stage.name}")
 
     def on(self, stage: Environment) -> "Scenario":
-        """Return this kind on another stage."""
+        """Return this scenario in another environment."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is Others.IDENTICAL else _MEAN
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
@@ -241,7 +243,7 @@ KINDS: tuple[Scenario, ...] = (
         is_malformed=True,
          fix=_REFUSE),
 )  # fmt: skip
-"""Every scenario on the usual stage."""
+"""Every scenario in the usual environment."""
 
 _ON_STAGES = ("removed", "opposite")
 _ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
@@ -253,21 +255,21 @@ STAGED: tuple[Scenario, ...] = tuple(
     for kind in KINDS
     if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
 )
-"""The plainest scenarios on the unusual stages: who else is there matters for these alone."""
+"""The plainest scenarios in the unusual environments, which matter for these alone."""
 EVALUATION = Scenario(
     "evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0),
     fix="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
 )  # fmt: skip
 OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
-"""Updates of those tensors alone that are easily forgotten."""
+"""Updates of easily forgotten tensors alone."""
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
 _OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
 """The same on an app's own model, whose tensors have names of their own."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
-"""Every scenario, by its name; a new one stands last, so that trials of the others keep their draws."""
+"""Every scenario by its name; new ones are added at the end, so that trials of the others keep their draws."""
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 FIXES = {name: kind.fix for name, kind in BY_NAME.items()}
-"""What happens in every scenario, and what usually fixes a leak that it shows, by its name."""
+"""The usual fix for a leak in each scenario, by the scenario's name."""
 PROVISOS = {
     name: "Where the clients' own training code clips, which no trial sees, no such update can come, and "
     "--trust-client-clipping "
@@ -275,4 +277,4 @@ PROVISOS = {
     for name, kind in BY_NAME.items()
     if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)
 }
-"""On what it depends whether an update beyond the clipping norm can come, by the names of kinds that play one."""
+"""The condition under which an update beyond the clipping norm can occur, by the names of scenarios with one."""

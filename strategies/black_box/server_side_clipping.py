@@ -1,4 +1,4 @@
-"""Flower's wrappers that clip on the server and add noise there, by both of its interfaces."""
+"""Flower's wrappers that clip and add noise on the server, in both interfaces."""
 
 import flwr.server.strategy as old
 import flwr.serverapp.strategy as new
@@ -14,5 +14,5 @@ _WRAPPERS = (
 
 
 def clips_and_adds_noise(strategy: new.Strategy) -> bool:
-    """Return whether one of the wrappers is around a strategy."""
+    """Return whether a strategy has one of the wrappers."""
     return any(isinstance(layer, _WRAPPERS) for layer in layers_of(strategy))

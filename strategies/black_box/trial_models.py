@@ -1,4 +1,4 @@
-"""The models of black-box trials, and what a part of a trial is on them: vectors, and tensors in some form."""
+"""The models of black-box trials, and the parts of a trial on them: vectors, and tensors in some form."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,7 +13,7 @@ from fl_audit.strategies.black_box.arrays import Arrays, moved
 from fl_audit.strategies.black_box.scenarios import Direction, Model, Others, Part, ReplyForm, Schedule
 
 ALMOST_NOTHING = 1e-6
-"""Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
+"""Length of a negligible update, as a multiple of the clipping norm, which half precision can hold."""
 _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
 _SIDE = 100  # neurons of a layer of the large model
 
@@ -37,7 +37,7 @@ class Template(NamedTuple):
 
 @lru_cache
 def template(model: Model) -> Template:
-    """Return the model that a scenario is played on; it starts at zero, and an app's own is refused."""
+    """Return the model of a scenario, which starts at zero; an app's own model is refused."""
     dtype = np.float16 if model is Model.HALF else np.float32
     # Two layers' worth is enough for most leaks that are looked for.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
@@ -79,7 +79,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether an update of tensors of one sort alone moves this one; False for all other directions.
+    """Return whether an update of one sort of tensors moves this tensor; False for all other directions.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
-    """Return what a part adds to the model in a round, shape (parameters,).
+    """Return a part's addition to the model in a round, shape (parameters,).
 
     Parameters
     ----------
     part, round, schedule
-        What the client does, in which round, and how that changes from round to round.
+        The client's part, the round, and its variation over rounds.
     model, norm
         The model with its directions, and the norm that lengths are multiples of.
     """
@@ -145,12 +145,12 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
 
 
 def others_of(others: Others, model: Template, count: int) -> Floats:
-    """Return what all others contribute on a stage, shape (count, parameters), each of length 1.
+    """Return the contributions of all others in an environment, shape (count, parameters), each of length 1.
 
     Parameters
     ----------
     others, model, count
-        How the contributions lie; not IDENTICAL, where the scenario says it; to what, and of how many.
+        Their directions, except IDENTICAL, which the scenario decides; the model; and their number.
     """
     if others is Others.MEDIAN:
         # Of an odd number one more pulls away from the target, which makes them even.

@@ -1,6 +1,6 @@
 """Thousands of black-box trials against a system, on several processes, and the audit of its claim.
 
-A trial is one of a strategy with clients in this process, of which each answers what its part in the trial says.
+A trial runs a strategy with clients in this process, each of which answers by its part in the trial.
 """
 
 import math
@@ -69,9 +69,9 @@ from fl_audit.strategies.temporary_directories import new_temporary_directory
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
-"""Trials, whether D was played, and where they wrote that could not be kept apart."""
+"""Trials, whether D was played, and the places outside the copy to which they wrote."""
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
-"""Nodes of the client whose contribution differs, and of the one that looks."""
+"""Nodes of the client whose contribution differs, and of the observing client."""
 LOSS = "loss"  # the metric that clients report in trials beside those that a strategy looks for
 _LONG = 1000  # models with more parameters are sketched
 
@@ -90,16 +90,16 @@ def audit_system(
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
 ) -> ClaimAudit:
-    """Hold a strategy to its claim with thousands of short trials; a number out of its range is refused.
+    """Audit a strategy's claim by thousands of short trials; a number out of its range is refused.
 
-    Trials that end the process in which they are played count as refused, if there are several processes.
+    Trials that end their process count as refused, if there are several processes.
 
     Parameters
     ----------
     system, claim
         The strategy, with what its clients do, and what it claims.
     budget, confidence
-        How many trials, None for the usual number; and the probability with which a claim that holds is not called
+        The number of trials, None for the usual number; and the probability with which a claim that holds is not called
         violated, above 0.5 and below 1.
     seed, processes
         Seed of the trials, and how many are played at the same time. The global generators of Python, numpy and torch
@@ -108,8 +108,8 @@ def audit_system(
         Scenarios that are left out, because the claim does not cover them, and those that are played, None for
         all that say something about the claim.
     seconds, tell
-        How long the trials may take, above 0: half of it for those that look for distinguishers; and what takes
-        progress.
+        The time of the trials, above 0: half of it for those that look for distinguishers; and the function that takes
+        progress messages.
     keep
         Takes what is to be said if the trials can go on no further, after every distinguisher that was tried.
     """
@@ -152,7 +152,7 @@ def audit_system(
 
 
 def _hindrance(failed: Counter[str]) -> str:
-    """Return which error clients replied with most often, as a sentence; empty where they did with none."""
+    """Return the most frequent error of clients, as a sentence; empty if there is none."""
     if not failed:
         return ""
     return (
@@ -161,12 +161,12 @@ def _hindrance(failed: Counter[str]) -> str:
 
 
 def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios that say something about a claim, in the order in which they are played.
+    """Return the scenarios that are relevant to a claim, in their order.
 
     Parameters
     ----------
     system, claim
-        What is played, and what is said of it.
+        The system, and the claim about it.
     """
     # The usual number, and the others that the strategy can be made for.
     sizes = {None, *({FEW, MANY} - {system.clients} if system.has_any_size else ())}
@@ -186,7 +186,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
 
 class _Player:
-    """Plays the trials of a chunk, a scenario and a number, here or in a copy of this process."""
+    """A player of the trials of a chunk, given by a scenario and a number, here or in a copy of this process."""
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
         self._system, self._claim, self._seed = system, claim, seed
@@ -202,7 +202,7 @@ class _Player:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Play a chunk, or as many trials of it as there is time for by the monotonic clock."""
+        """Play a chunk, or as many of its trials as the time on the monotonic clock allows."""
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
         seed_generators(draws)
@@ -216,7 +216,7 @@ class _Player:
         return trials, present[: len(trials)], copy.outside
 
     def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
-        """Return what is known of trials that ended their process: each of them counts as refused."""
+        """Return the trials that ended their process: each of them counts as refused."""
         draws, present = self._drawn(wanted)
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
@@ -230,7 +230,7 @@ class _Player:
         return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
 
     def _copy_here(self) -> WorkingCopy:
-        """Return the working copy of this process, which is made when it first plays."""
+        """Return the working copy of this process, which is made at the first trial."""
         here = os.getpid()
         if here not in self._copies:
             if here != self._owner:
@@ -240,14 +240,14 @@ class _Player:
 
 
 def _model_of(system: AuditedSystem, kind: Scenario) -> Template:
-    """Return the model that a scenario is played on with a system."""
+    """Return the model on which a scenario is played with a system."""
     if kind.model is Model.OWN and system.model is not None:
         return template_of(system.model)
     return template(kind.model)
 
 
 def _sketch(model: Template) -> Sketch | None:
-    """Return the sketch of a model's parameters; those of a small one are seen as they are."""
+    """Return the sketch of a model's parameters; a small model is used in full."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -262,7 +262,7 @@ def _all_others(others: Others, model: Model, count: int) -> Floats:
 
 
 class BlackBoxTrial:
-    """One black-box trial, under D or not; clients whose local work is random draw from `random`."""
+    """One black-box trial, under D or not; clients with random local work draw from `random`."""
 
     def __init__(
         self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
@@ -285,7 +285,7 @@ class BlackBoxTrial:
         return self._seen(start)
 
     def refused(self, said: str) -> Transcript:
-        """Return the trial as one that the mechanism did not play to the end, for a reason that is said.
+        """Return the trial as one that the mechanism refused to complete, with its message.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class BlackBoxTrial:
         return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
-        """Return what a client answers, after its modifiers."""
+        """Return a client's answer, after its modifiers."""
         node = message.metadata.dst_node_id
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
@@ -352,7 +352,7 @@ class BlackBoxTrial:
             raise
 
     def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
-        """Return what a client adds to the model, and the numbers that it names."""
+        """Return a client's addition to the model, and the numbers that it reports."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
@@ -367,7 +367,7 @@ class BlackBoxTrial:
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
-        """Return what somebody else contributes: the same in every round, whatever the target does."""
+        """Return the contribution of another client: the same in every round, whatever the target does."""
         stage = self._kind.stage
         if stage.others is Others.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)

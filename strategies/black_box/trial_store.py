@@ -1,4 +1,4 @@
-"""The directory of an audit: what was agreed, the secret of the trials, and one whole file for every trial played."""
+"""The directory of an audit: its configuration, the secret of the trials, and one complete file for every trial."""
 
 import json
 import secrets
@@ -38,7 +38,7 @@ class Campaign:
 
     @staticmethod
     def finished(audit: AuditConfig) -> "Campaign | None":
-        """Return the last campaign of an audit that is all played, None if none is; refused if of several apps."""
+        """Return the last complete campaign of an audit, None if there is none; refused if there are several apps."""
         agreed = _agreed(audit).items()
         found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
         found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
@@ -53,11 +53,13 @@ class Campaign:
 
     @property
     def pilots(self) -> int:
-        """How many trials at the start try contributions in turn."""
+        """Number of initial trials that try the contributions in turn."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
-        """Return what the target's client sends in a trial, if it is there; it follows from earlier trials alone."""
+        """Return the contribution of the target's client in a trial, if it is there; it depends on earlier trials
+        alone.
+        """
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
 
     @property
@@ -68,7 +70,7 @@ class Campaign:
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, columns: ResultColumns) -> None:
-        """Choose the contribution of the trials after the first ones, if that is due."""
+        """Choose the contribution of the trials after the first ones, if it is time to do so."""
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -85,12 +87,12 @@ class Campaign:
         return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
 
     def keep_columns(self, columns: ResultColumns) -> None:
-        """Keep what is seen of the model; that is done when all trials are played."""
+        """Store the columns of the observed model, once all trials are played."""
         _write(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
     @property
     def columns(self) -> ResultColumns:
-        """What is seen of the model."""
+        """The columns of the observed model."""
         return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
 
     @property
@@ -100,9 +102,11 @@ class Campaign:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the server alone adds noise, for certain: then a claim covers who knows what all others sent.
+        """Whether the server alone certainly adds noise, so that a claim covers an adversary that knows all others'
+        replies.
 
-        It is where they are held still, and where they replied the same to the first model in every trial that counts.
+        This holds where the others are held still, and where they replied the same to the first model in every trial
+        that counts.
         """
         if self.not_covered is None:
             return True
@@ -111,14 +115,14 @@ class Campaign:
 
     @property
     def not_covered(self) -> NotCovered | None:
-        """Why the others are not held still in trials, None if they are."""
+        """The reason why the others are not held still in trials, None if they are."""
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else NotCovered(said)
 
     def keep_unrefuted(self, why: NotCovered | None) -> None:
-        """Keep whether the others are held still in trials, and why not.
+        """Store whether the others are held still in trials, and why not.
 
-        That is settled before the first trial, or once more where holding them still fails: no trial counts then.
+        This is decided before the first trial, or once more if holding them still fails; no trial counts then.
         """
         _write(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
@@ -126,20 +130,20 @@ class Campaign:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was settled for the trials."""
+        """Whether nothing was decided for the trials yet."""
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Whether D is played in a trial: the toss of a fair coin."""
+        """Return whether D is played in a trial, by the toss of a fair coin."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
-        """Keep what was seen of a trial that was played.
+        """Store the transcript of a trial.
 
         Parameters
         ----------
         trial, seen
-            Its number, and what was seen.
+            The trial's number, and its transcript.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
@@ -150,7 +154,7 @@ class Campaign:
             np.savez_compressed(stream, **arrays)
 
     def trial(self, number: int) -> Transcript:
-        """Return a trial that was played."""
+        """Return the transcript of a trial."""
         with np.load(self._file(number), allow_pickle=False) as file:
             refusal = next(map(str, file["refusal"]), None)
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
@@ -163,24 +167,26 @@ class Campaign:
 
     @property
     def probe(self) -> str | None:
-        """What the strategy said to an update of exactly zero, empty if it took it; None if it was not asked yet."""
+        """The strategy's message on an update of exactly zero, empty if it was accepted; None if it was not tried
+        yet.
+        """
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 
     def keep_probe(self, said: str) -> None:
-        """Keep what the strategy said to an update of exactly zero."""
+        """Store the strategy's message on an update of exactly zero."""
         _write(self.directory / _PROBE, {"said": said})
 
 
 def open_campaign(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> Campaign:
-    """Begin a campaign, or go on with the one of the same app, code and settings; what cannot be read is refused.
+    """Begin a campaign, or continue that of the same app, code and settings; damaged files are refused.
 
     Parameters
     ----------
     audit, shapes, tried
-        What was agreed, shapes of the model's tensors, and what the target's client may send.
+        The configuration, shapes of the model's tensors, and the possible contributions of the target's client.
     app, code, tell
         Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
         trials.
@@ -211,7 +217,7 @@ def _seed(directory: Path) -> int:
 
 
 def _agreed(audit: AuditConfig) -> dict[str, Any]:
-    """Return the settings on which trials depend, as JSON values: under others it is another audit."""
+    """Return the settings that define an audit, as JSON values: other values make another audit."""
     own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found

@@ -1,4 +1,4 @@
-"""Work on several processes, which are copies of this one and end with it: none that dies or stalls is waited for.
+"""Work on several processes, which are copies of this one and end with it; none that dies or stalls is waited for.
 
 A copy (fork) has what this process has in memory: strategies of other people can seldom be sent. It has none of its
 threads, so code that waits for one of them waits for ever. Where nothing comes back and no time of a processor is used,
@@ -32,18 +32,18 @@ _GRACE = 1.0  # seconds in which what is being done may end when the time is ove
 _LONGEST = 1e7  # seconds that a timer is set to, at most
 _PR_SET_PDEATHSIG = 1
 _stalled = list[int]()
-"""Of this process, if copies of it have stalled: later ones would lack the same threads."""
+"""Whether copies of this process have stalled, because later ones would lack the same threads."""
 
 
 class _TimeIsOver(BaseException):  # no error, and not to be caught as one by the code that it interrupts
-    """Raised in a task that goes on when its time is over."""
+    """Raised in a task that is still running when its time is over."""
 
 
 @contextmanager
 def _alarm(until: float) -> Iterator[None]:
-    """Interrupt a task that is not over at a time by the monotonic clock, where this process can and nobody else does.
+    """Interrupt a task that is still running at a time on the monotonic clock, if this process can set an alarm.
 
-    Code that does not come back to Python is not interrupted.
+    Code that does not return to Python is not interrupted.
     """
     is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     left = until + _GRACE - time.monotonic()
@@ -64,7 +64,7 @@ def _alarm(until: float) -> Iterator[None]:
 
 
 class _Worker:
-    """A copy of this process, and the task that it has."""
+    """A copy of this process, and its current task."""
 
     def __init__(self, work: Callable[[Any, float], Any]) -> None:
         context = multiprocessing.get_context("fork")
@@ -89,16 +89,16 @@ class _Worker:
 
 
 class WorkerPool(Generic[Task, Done]):
-    """Does tasks in order, on several processes or here.
+    """Executes tasks in order, on several processes or here.
 
     Parameters
     ----------
     work
         Does one task; the time by the monotonic clock when it should stop comes with it.
     lost
-        What stands for a task that ended its process twice, and how it ended.
+        A function that gives the result of a task that ended its process twice, with how it ended.
     processes, say
-        How many processes; and what is told why there are fewer.
+        Number of processes; and the function that takes the reason why there are fewer.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of tasks by their places: of all, or of those that are done when the time is over.
+        """Return the results of tasks by their positions: of all, or of those that are done when the time is over.
 
         Parameters
         ----------
         tasks, until
-            What is to be done, and the time by the monotonic clock.
+            The tasks, and the time on the monotonic clock.
         """
         found = dict[int, Done]()
         if self._count > 1:
@@ -177,7 +177,7 @@ class WorkerPool(Generic[Task, Done]):
     def _heard(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
-        """Take what a worker sent, or put its task back if it has died; one that kills twice is lost."""
+        """Take a worker's result, or requeue its task if it has died; a task that kills two workers is lost."""
         place, worker.place = worker.place, None
         assert place is not None
         try:
@@ -200,7 +200,7 @@ class WorkerPool(Generic[Task, Done]):
 def crew(
     work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
 ) -> Iterator[WorkerPool[Task, Done]]:
-    """Give a crew whose processes end with the block.
+    """Give a pool whose processes end with the block.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def crew(
 
 
 def _seconds_of(worker: _Worker) -> float:
-    """Return the seconds of a processor that a process has used."""
+    """Return the processor seconds that a process has used."""
     try:
         times = psutil.Process(worker.process.pid).cpu_times()
     except psutil.Error:
@@ -224,7 +224,7 @@ def _seconds_of(worker: _Worker) -> float:
 
 
 def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
-    """Do tasks as they come, in a process of its own."""
+    """Execute tasks as they come, in a process of its own."""
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one is asked, and ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -246,9 +246,9 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
 
 
 def end_with_parent(parent: int) -> None:
-    """Let this process end when its parent does, however that comes: nothing of it runs on without a time limit.
+    """End this process when its parent ends, in whatever way, so that nothing runs on without a time limit.
 
-    Linux sends the signal. Elsewhere a thread looks every second.
+    Linux sends a signal. Elsewhere a thread checks every second.
 
     Parameters
     ----------

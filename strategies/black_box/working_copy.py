@@ -1,6 +1,6 @@
-"""Trials run in a copy of the working directory: what foreign code writes there is removed, and elsewhere it is said.
+"""Trials in a copy of the working directory: files written there are removed, and files written elsewhere are reported.
 
-Trackers of experiments stay silent in trials: rows of trials are no rows of the app's own training.
+Experiment trackers stay silent in trials, whose rows do not belong to the app's own training.
 """
 
 import atexit
@@ -20,18 +20,20 @@ from unittest.mock import patch
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
-"""Directories of trackers, which begin anew in trials, and bytecode."""
+"""Directories of trackers, which begin anew in trials, and of bytecode."""
 _LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that nobody writes to in trials
 _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
-"""Files and directories that are copied at most, bytes of a file, and bytes of all: what goes beyond can be read."""
+"""Largest numbers of files and directories to copy, of bytes of a file, and of all bytes; the rest can be read in
+place.
+"""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
-"""Events of Python's that change files, and which of their arguments names the file."""
+"""Python's events that change files, with the argument that names the file."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 _SHOWN = 5
 
 
 class WorkingCopy:
-    """A copy of a directory, in which foreign code may write.
+    """A copy of a directory, in which another app's code may write.
 
     Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
     put back into the state in which the directory was when it was made. What lies in `without` is not copied: trials
@@ -141,7 +143,7 @@ class WorkingCopy:
 
 
 _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
-"""The copy in which a trial is played at this moment, by which thread, and whether Python's events are listened to."""
+"""The copy of the trial that is played at present, its thread, and whether Python's events are observed."""
 
 
 @contextmanager
@@ -211,7 +213,7 @@ def outside_words(paths: Sequence[str]) -> str:
 
 
 _SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
-"""What trackers that are started in a trial read from the environment."""
+"""Environment variables for trackers that are started in a trial."""
 _LOGS = {
     "wandb": ("log", "Run.log"),
     "wandb.sdk.wandb_run": ("Run.log",),
@@ -222,7 +224,7 @@ _LOGS = {
     "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
     "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
 }  # fmt: skip
-"""What writes to a tracker that the app has started already, by module: functions, and methods of classes."""
+"""Functions and methods, by module, that write to a tracker which the app has started already."""
 
 
 class _SilentFile:
