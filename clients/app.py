@@ -128,9 +128,7 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Answer as the insider: the evidence of a release for D against D'; raise an `InputError` if the client is
-    none.
-    """
+    """Answer as the insider with the evidence of a release for D against D'; `InputError` if the client is none."""
     request = Request(message, context)
     federation, client = request.federation, request.client
     if client not in federation.insiders:

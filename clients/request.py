@@ -153,8 +153,7 @@ class Request:
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the client's losses (trials, n) on records that it holds in some trials, with masks of the trials
-        (trials,).
+        """Return the client's losses (trials, n) on records of some trials, with masks of the trials (trials,).
 
         The client holds x where it is in, and its replacement, if there is one, elsewhere.
         """

@@ -72,9 +72,7 @@ class EvaluatedRelease:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on the shared records of D and D', (trials, n - 1), or (trials, records of all clients but the
-        victim).
-        """
+        """Losses on the shared records of D and D', (trials, n - 1), or on those of all clients but the victim."""
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property

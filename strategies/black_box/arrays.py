@@ -16,9 +16,7 @@ Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
-"""Number of floating-point steps by which one value changes where almost nothing is contributed, and the least
-change.
-"""
+"""Floating-point steps by which one value changes where almost nothing is contributed, and the least change."""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:

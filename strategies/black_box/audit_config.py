@@ -122,8 +122,7 @@ class AuditConfig:
         )
 
     def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
-        """Return the possible contributions of the target's client under the app's strategy; the first trials try each
-        in turn.
+        """Return the possible contributions of the target's client under the app's strategy, for the first trials.
 
         Parameters
         ----------

@@ -50,9 +50,7 @@ class LocalReply:
 
 
 Local = Callable[[Floats, int, np.random.Generator], LocalReply]
-"""A function from the gradients of a client's records (records, parameters), the round from 1, and a generator, to its
-reply.
-"""
+"""A function from gradients of a client's records (records, parameters), the round and a generator to its reply."""
 
 
 def clipped_sum(norm: float) -> Local:

@@ -113,7 +113,7 @@ def _of_splits(part: Any) -> DataSet:
 
 
 def _of_loader(part: Any, torch_data: Any) -> DataSet:
-    """Return the records behind a loader; loaders that draw neither in order nor shuffled are refused."""
+    """Return the records behind a loader; `_refusal` unless it draws them in order or shuffled."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
@@ -135,9 +135,7 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
 
 
 def _of_torch(part: Any, torch_data: Any) -> DataSet:
-    """Return the records of a torch data set, whose tensors or positions, if it has any, are reduced to the
-    selection.
-    """
+    """Return the records of a torch data set, whose tensors or positions are reduced to the selection."""
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:

@@ -1,6 +1,4 @@
-"""Modules that only the server of an app needs for its audit, imported at first use because clients import this
-package.
-"""
+"""Modules for the server of an audit, imported at first use because clients import this package."""
 
 from typing import TYPE_CHECKING
 

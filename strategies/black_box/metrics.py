@@ -31,9 +31,7 @@ def _note(name: object) -> None:
 
 
 class _TracedMetrics:
-    """A mapping that records look-ups by `[]`, `get`, `in` and methods based on these; base class before the
-    mapping.
-    """
+    """A mapping that records look-ups by `[]`, `get`, `in` and methods based on these; comes before the mapping."""
 
     def __getitem__(self, name: str) -> Any:
         _note(name)

@@ -6,9 +6,7 @@ from enum import Enum
 from fl_audit.adjacency import Relation, Unit
 
 RECORDS_OF_OTHERS = 3
-"""Number of records in a shard besides the differing one, for claims about records: the others' contribution is
-split.
-"""
+"""Records in a shard besides the differing one, for claims about records: the others' contribution is split."""
 HUGE = 1000.0  # times the clipping norm: what must not pass
 
 

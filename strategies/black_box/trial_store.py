@@ -57,9 +57,7 @@ class Campaign:
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
-        """Return the contribution of the target's client in a trial, if it is there; it depends on earlier trials
-        alone.
-        """
+        """Return the contribution of the target's client in a trial, if it is there, by earlier trials alone."""
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
 
     @property
@@ -102,7 +100,7 @@ class Campaign:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the server alone certainly adds noise, so that a claim covers an adversary that knows all others'
+        """Whether the server alone certainly adds noise, so that a claim covers adversaries that know all others'
         replies.
 
         This holds where the others are held still, and where they replied the same to the first model in every trial
@@ -167,9 +165,7 @@ class Campaign:
 
     @property
     def probe(self) -> str | None:
-        """The strategy's message on an update of exactly zero, empty if it was accepted; None if it was not tried
-        yet.
-        """
+        """The strategy's message on an update of exactly zero, empty if accepted; None if it was not tried yet."""
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 

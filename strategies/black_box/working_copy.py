@@ -23,9 +23,7 @@ _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories of trackers, which begin anew in trials, and of bytecode."""
 _LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that nobody writes to in trials
 _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
-"""Largest numbers of files and directories to copy, of bytes of a file, and of all bytes; the rest can be read in
-place.
-"""
+"""Largest number of files and directories to copy, bytes of a file, and bytes in all; others can be read."""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
 """Python's events that change files, with the argument that names the file."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
