@@ -1,4 +1,4 @@
-"""The challenger: draws the membership, who takes part and the noise, and tells nobody more than its part."""
+"""The challenger: it draws the membership, the participation and the noise, and sends each party only its part."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -22,9 +22,9 @@ from fl_audit.trials import TrialBatch
 
 @dataclass
 class SeededChallenger:
-    """A challenger whose coins are fair and whose noise is reproducible: for simulation, not for a secure release.
+    """A challenger with fair coins and reproducible noise: for simulation, not for a secure release.
 
-    In a real federation each client draws by itself which of its records take part, and nobody else ever knows.
+    In a real federation each client draws the participation of its records by itself, and nobody else ever knows it.
     """
 
     seed: int  # secret seed of the run
@@ -34,9 +34,9 @@ class SeededChallenger:
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
     def membership(self, trials: Sequence[int]) -> Membership:
-        """Return which targets are in, trial by trial: every coin is fair, whatever the prior of the claim.
+        """Return the membership of the targets in each trial: every coin is fair, whatever the prior of the claim.
 
-        Where there is one target and it is in, the trial trains on D, elsewhere on D'.
+        A trial with a single target trains on D if the target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
@@ -58,9 +58,9 @@ class SeededChallenger:
     def participation(
         self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which of a client's records, or users, take part in a round, (trials, records): a Poisson sample.
+        """Return the participation of a client's records, or users, in a round, (trials, records): a Poisson sample.
 
-        Each takes part on its own. Keyed by seed, trial, round and client.
+        Participations are independent. They are keyed by seed, trial, round and client.
 
         Parameters
         ----------
@@ -75,23 +75,23 @@ class SeededChallenger:
     def client_participation(
         self, trials: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return which clients take part in a round, (trials, clients): a Poisson sample, keyed by trial and round.
+        """Return the participation of clients in a round, (trials, clients): a Poisson sample by trial and round.
 
         Parameters
         ----------
         trials, server_round, clients, sampling_rate
-            As of `participation`; how many clients there are.
+            As in `participation`; the number of clients.
         """
         sources = self._sources(Purpose.CLIENT_SAMPLING, trials, server_round)
         return np.stack([source.random(clients) < sampling_rate for source in sources])
 
     def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are in, in a round, (trials, canaries): fair coins, keyed by trial and round.
+        """Return the coins of canaries in a round, (trials, canaries): fair coins, keyed by trial and round.
 
         Parameters
         ----------
         trials, server_round, canaries
-            As of `participation`; how many canaries there are.
+            As in `participation`; the number of canaries.
         """
         tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
@@ -102,13 +102,13 @@ class SeededChallenger:
         Parameters
         ----------
         trials, server_round
-            As of `participation`.
+            As in `participation`.
         """
         sources = self._sources(Purpose.QUANTILE_NOISE, trials, server_round)
         return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
 
     def noise_seed(self, client: int) -> int:
-        """Return the seed of a client's own noise: from it nobody learns another's, or the challenger's."""
+        """Return the seed of a client's own noise, which reveals neither another client's nor the challenger's."""
         return int(generator(self.seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int) -> Tensor:
@@ -117,7 +117,7 @@ class SeededChallenger:
         Parameters
         ----------
         trials, server_round, size
-            As of `participation`; how many draws each trial needs.
+            As in `participation`; the number of draws for each trial.
         """
         draws = np.empty((len(trials), size), dtype=np.float32)
         for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round), strict=True):
@@ -149,9 +149,9 @@ class AheadChallenger(SeededChallenger):
 
 
 def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> Integers:
-    """Open the secrets of a batch: which of the sums that the insider weighed was released, (trials, rounds).
+    """Open the secrets of a batch: the sum that was released, of those that the insider weighed, (trials, rounds).
 
-    It is 0 under D, 1 under D', and 2 in rounds in which the differing unit took no part in secret.
+    The value is 0 under D, 1 under D', and 2 in rounds in which the differing unit secretly took no part.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def true_side(federation: LoadedFederation, challenger: SeededChallenger, batch:
 def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
-    """Return in which trials the differing unit takes part in a round that is sampled, (trials,)."""
+    """Return in which trials the differing unit takes part in a sampled round, (trials,)."""
     rate = federation.public.mechanism.sampling_rate
     match federation.unit:
         case Unit.RECORD | Unit.USER:
@@ -185,11 +185,11 @@ def _takes_part(
 
 
 OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
-"""Columns of the table of trials: log-odds of the first record against the second, seen what became of either."""
+"""Columns of the table of trials: log-odds of the first record against the second, from each one's randomised form."""
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Weigh what became of the two records of `record_pair`: log-odds where either was randomised, (trials,).
+    """Return the log-odds of the two records of `record_pair` where either was randomised, (trials,).
 
     So would an insider who sees the randomised record itself. Only a simulation can measure it: the seeds are the
     owners' secrets, and the challenger of a simulation draws them all.

@@ -1,4 +1,4 @@
-"""Who is asked to contribute to a round, and in which trials; what they sent is checked whole before it is used."""
+"""Clients that are asked to contribute to a round, by trial; their contributions are checked in full before use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from fl_audit.trials import TrialBatch
 
 @dataclass(frozen=True)
 class ClientRoster:
-    """Who is who in a federation."""
+    """The roles of the clients of a federation."""
 
     nodes: Sequence[int]  # node id of each partition
     targets: Mapping[
@@ -53,7 +53,7 @@ class ContributingClient:
 
 @dataclass(frozen=True)
 class ContributionCall:
-    """Everybody who is asked to contribute to a round of a batch."""
+    """All clients that are asked to contribute to a round of a batch."""
 
     asked: tuple[ContributingClient, ...]  # the clients, ascending
     taking_part: Tensor | None = None  # which units take part, bool (trials, units), in a secret sample; else None
@@ -62,7 +62,7 @@ class ContributionCall:
 def call_of(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> ContributionCall:
-    """Return who is asked to contribute to a round.
+    """Return the clients that are asked to contribute to a round.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _without_canaries(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """What one client sent."""
+    """The contribution of one client."""
 
     client: int  # its partition
     reply: Message  # its reply
@@ -125,14 +125,14 @@ class ReceivedContribution:
     users: int = 0  # where users are units, how many of them it holds, each of whom has a bit; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the sum that it holds, checked."""
+        """Return the sum in the contribution, checked."""
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
 
 
 @dataclass(frozen=True)
 class Received:
-    """What came of a round."""
+    """The result of a round."""
 
     total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
     local_sensitivity: Floats  # what the victim says of it, float64 (trials,); zero where the noise does not follow it
@@ -143,7 +143,7 @@ class Received:
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> Received:
-    """Read everything that was sent in a round.
+    """Read all contributions of a round.
 
     Parameters
     ----------
@@ -182,17 +182,17 @@ def receive(
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the sum of what clients sent, added in their order, each element once in memory.
+    """Return the sum of the clients' contributions, added in their order, each element once in memory.
 
     Parameters
     ----------
     sent, shape, server_round
-        As of `receive`.
+        As in `receive`.
 
     Raises
     ------
     FederationError
-        As `read_array`, or if the sum overflows or a contribution is too long.
+        As in `read_array`, or if the sum overflows or a contribution is too long.
     """
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)
@@ -217,7 +217,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Refuse a contribution that is longer than an honest one: the noise is not made for it."""
+    """Refuse a contribution that is longer than an honest one, for which the noise is not made."""
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():

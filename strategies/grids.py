@@ -1,6 +1,4 @@
-"""Grids around Flower's, 1.32 and newer: what one leaves to another, with somebody who listens, and a room of
-trials.
-"""
+"""Grids around Flower's, 1.32 and newer: delegation to another grid, message recorders, and in-process trials."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,7 +19,7 @@ _SERVER = 1
 
 
 class GridAround(Grid):
-    """A grid around another one, which does everything that it does not do otherwise."""
+    """A grid around another one, to which it delegates everything that it does not override."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -41,7 +39,7 @@ class GridAround(Grid):
 
 
 def make_messages_for(run: int, node: int) -> None:
-    """Say which run and node this process makes messages for; before 1.38 Flower does not ask.
+    """Set the run and node for which this process makes messages; before 1.38 Flower does not ask.
 
     Parameters
     ----------
@@ -54,17 +52,17 @@ def make_messages_for(run: int, node: int) -> None:
 
 
 class MessageRecorder(Protocol):
-    """Who listens to the messages of a trial."""
+    """A recorder of the messages of a trial."""
 
     def sends(self, message: Message) -> None:
-        """Note a message that is about to be sent, and write on it."""
+        """Record a message that is about to be sent, and tag it."""
 
     def receives(self, reply: Message) -> None:
-        """Note a reply, and take out what the app's strategy is not to see."""
+        """Record a reply, and remove what the app's strategy must not see."""
 
 
 class InProcessGrid(Grid):
-    """A grid whose clients are one function in this process, of a message to its reply; None where there is none."""
+    """A grid whose clients are one function in this process, from a message to its reply; None where there is none."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
         make_messages_for(RUN_ID, _SERVER)
@@ -104,7 +102,7 @@ class InProcessGrid(Grid):
 
 
 class RecordedGrid(GridAround):
-    """A grid of Flower's with somebody who listens; all else is as without."""
+    """A grid of Flower's with a recorder; everything else is unchanged."""
 
     def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
         super().__init__(grid)

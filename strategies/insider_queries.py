@@ -1,4 +1,4 @@
-"""The queries that show each release to insiders, of one audit or another, and to an observer of canaries."""
+"""Queries that show each release to insiders, of one audit or another, and to an observer of canaries."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -48,13 +48,13 @@ class ReleaseQueries(RoundQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """What insiders answer: shape of each array in a trial, and whether all of it is finite."""
+        """The insiders' answers: shape of each array in a trial, and whether all of it is finite."""
         raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the newest release of each batch, as each insider sees it."""
+        """Return messages with the newest release of each batch, in the view of each insider."""
         written = []
         for batch in self._asked(exchange):
             made = transcripts[batch.name].made
@@ -70,7 +70,7 @@ class ReleaseQueries(RoundQueries):
         return written
 
     def _told(self, batch: TrialBatch) -> More:
-        """Return what insiders are told beside the release."""
+        """Return the values that insiders receive besides the release."""
         return {}
 
     def answers(self, exchange: int) -> list[Answer]:
@@ -78,7 +78,7 @@ class ReleaseQueries(RoundQueries):
         return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of everything that insiders said."""
+        """Record the insiders' answers."""
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[Answer(client, _OBSERVE, batch.name)]
@@ -97,11 +97,11 @@ class ReleaseQueries(RoundQueries):
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
     def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
-        """Return what an insider said in all rounds, (trials, rounds, ...)."""
+        """Return an insider's answers in all rounds, (trials, rounds, ...)."""
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
-        """Return the totals (trials,) of each insider, where there are several."""
+        """Return the totals (trials,) of each insider, if there are several."""
         if len(totals) == 1:
             return ResultColumns()
         return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
@@ -109,7 +109,7 @@ class ReleaseQueries(RoundQueries):
 
 @dataclass
 class InsiderQueries(ReleaseQueries):
-    """Shows releases, and notes log-odds and what was measured of the noise."""
+    """Shows releases, and collects log-odds and measurements of the noise."""
 
     layout: ResidualsLayout  # what an insider's measurements of the noise stand for
     # Tells which of the sums was released, (trials, rounds), once the last round is over; see `Residuals.opened`.
@@ -124,7 +124,7 @@ class InsiderQueries(ReleaseQueries):
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return all that the first insider said, the noise as it was by what really was released; of others totals."""
+        """Return the first insider's answers, with the noise of the true release, and the totals of the others."""
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
@@ -149,7 +149,7 @@ class InsiderQueries(ReleaseQueries):
 
 @dataclass
 class ScoreQueries(ReleaseQueries):
-    """Shows releases where no likelihood ratio is known. What comes back are scores, which are no log-odds."""
+    """Shows releases where no likelihood ratio is known. The answers are scores, which are no log-odds."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
@@ -166,7 +166,7 @@ class ScoreQueries(ReleaseQueries):
 
 @dataclass
 class TargetQueries(ReleaseQueries):
-    """Shows releases, and tells the membership. What comes back is about every target.
+    """Shows releases and the membership. The answers are about every target.
 
     Each target's insider knows all coins but that one. A client who plays all insiders is told all coins. In the
     reconstruction audit one insider weighs all candidates, and is told nothing of them.
@@ -178,7 +178,7 @@ class TargetQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """What a round says of every target: log-odds, signal, and the noise along its contribution."""
+        """The answers about every target in a round: log-odds, signal, and the noise along its contribution."""
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
 
@@ -202,8 +202,8 @@ class TargetQueries(ReleaseQueries):
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the log-odds of every target after the last round, and mu of all rounds together.
 
-        Also the sums of the noise along its contributions, of the squares of that and of the contributions' lengths,
-        and how many these are: in the reconstruction audit of the candidate that is in alone.
+        The columns also hold sums of the noise along its contributions, of the squares of that and of the
+        contributions' lengths, and their numbers; in the reconstruction audit only of the candidate that is in.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
@@ -211,7 +211,7 @@ class TargetQueries(ReleaseQueries):
 
 @dataclass
 class CanaryQueries(ReleaseQueries):
-    """Shows releases to one observer. What comes back is one score a direction."""
+    """Shows releases to one observer. The answer is one score a direction."""
 
     federation: LoadedFederation  # the federation, with canaries
     challenger: SeededChallenger  # knows the coins, which the observer is not told
@@ -230,7 +230,7 @@ class CanaryQueries(ReleaseQueries):
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the scores, and of how many steps of private training took each canary."""
+        """Record the scores, and the number of steps of private training that used each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
             # How often each canary that is in went into the round, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
@@ -241,7 +241,7 @@ class CanaryQueries(ReleaseQueries):
         super().note(exchange, found)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return every score, whether its canary was in, and how much of it the score then holds."""
+        """Return every score, whether its canary was in, and the part of the canary that the score then holds."""
         public, steps = self.public, 1
         if self._trains_privately:
             steps = private_steps(public.mechanism).count(len(self.federation.shards[self.federation.victim]))

@@ -1,14 +1,14 @@
-"""Epsilon* of releases from what data owners tell of their losses: extremes, then moments, never a loss.
+"""Epsilon* of releases from data owners' summaries of their losses: extremes, then moments, never a loss.
 
 Release i is asked about while the clients work on later rounds, as the insider is. Exchange i + 1 (see `round_queries`)
 asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server has
 evaluated the population. With a public range the first question is left out.
 
-What everybody learns: the server, moments of each shard (of a shard of one record, its loss) and, without a public
-range, extremes of each; every client, the insider included, the moments of the population and the range in use. A range
-that was found holds extreme losses of members without noise, which no guarantee covers: a deployment names a public
-one. The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server
-could work it out unasked.
+Knowledge of the parties: the server learns moments of each shard (of a shard of one record, its loss) and, without a
+public range, extremes of each; every client, including the insider, learns the moments of the population and the range
+in use. A range from the owners holds extreme losses of members without noise, which no guarantee covers: a deployment
+names a public one. The insider of this simulation does not use it. Epsilon* of a shard follows from its moments, so the
+server could compute it without asking.
 """
 
 from collections import defaultdict
@@ -36,7 +36,7 @@ _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN,
 
 @dataclass(frozen=True)
 class FederatedLosses:
-    """How Epsilon* is found without pooling losses."""
+    """Settings of Epsilon* without pooled losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
     # Public range by which losses are normalised, those beyond it clipped to it; None asks for the extremes.
@@ -67,7 +67,7 @@ class LossQueries(RoundQueries):
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return what an exchange asks about which release: moments first, still in the range of the release before."""
+        """Return the questions of an exchange with their releases: moments first, still in the previous range."""
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
 
@@ -93,7 +93,7 @@ class LossQueries(RoundQueries):
         return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the answers of an exchange, of which every one has to be a summary of losses."""
+        """Record the answers of an exchange, each of which has to be a summary of losses."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
                 replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
@@ -106,7 +106,7 @@ class LossQueries(RoundQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return what was found of a batch, as columns of the run's tables."""
+        """Return the results of a batch, as columns of the run's tables."""
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
         return ResultColumns(
@@ -114,7 +114,7 @@ class LossQueries(RoundQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return what a question for moments carries beside models: range, and the moments of the population."""
+        """Return the arrays of a question for moments besides models: range, and the moments of the population."""
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
             extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])

@@ -1,7 +1,7 @@
-"""What the challenger keeps of every round, so that samples, bits, steps and shares can be opened after the run.
+"""Records of the challenger in every round, so that samples, bits, steps and shares can be opened after the run.
 
-Counts are kept, a few numbers a trial and round, and never a sample: beyond the batch that is trained, what is kept
-does not grow with trials times units.
+Counts are kept, a few numbers a trial and round, and never a sample: beyond the batch in training, the size does not
+grow with trials times units.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ _Tally = tuple[str, int, int, int, float]
 
 @dataclass
 class _Kept:
-    """What is kept of one batch."""
+    """The records of one batch."""
 
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
@@ -63,7 +63,7 @@ class _Kept:
 
 @dataclass
 class Opening:
-    """Keeps what is opened after a run, batch by batch."""
+    """The records that are opened after a run, batch by batch."""
 
     public: Federation  # the public federation
     challenger: SeededChallenger  # knows the secret bits
@@ -74,14 +74,15 @@ class Opening:
     def note(
         self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
-        """Take note of a round.
+        """Record a round.
 
         Parameters
         ----------
         batch, made
             The trials, and the round as the server made it.
         taking_part, centred_bits
-            Who really took part, bool (trials, units), None where everybody does; and the sum of bits before noise.
+            The real participation, bool (trials, units), None where everybody takes part; and the sum of bits before
+            noise.
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -97,7 +98,7 @@ class Opening:
             kept.columns[name].append(values)
 
     def _sampled(self, kept: _Kept, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Count who took part, the target by itself."""
+        """Count the participations, those of the target separately."""
         others = taking_part if self.target is None else np.delete(taking_part, self.target, axis=1)
         if kept.turns is None or kept.units is None or kept.crowds is None:
             kept.turns = np.zeros(others.shape, dtype=np.int32)
@@ -117,7 +118,7 @@ class Opening:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _Kept, made: ServerRound) -> Floats:
-        """Return how many coordinates of the models differ from what the public step makes of the release."""
+        """Return the number of coordinates of the models that differ from the public step of the release."""
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         expected, kept.state = step(mechanism.optimizer, before, made.release, kept.state, mechanism.denominator)
@@ -127,7 +128,7 @@ class Opening:
         return np.asarray(wrong)
 
     def _moved(self, kept: _Kept, made: ServerRound) -> Floats:
-        """Return in which trials the clipping norm is not what the rule makes of the bits that were shown."""
+        """Return in which trials the clipping norm differs from the rule's result on the public bits."""
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
@@ -154,7 +155,7 @@ class Opening:
         return -(-parameters // _MOST_LAST_BITS)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return what was kept of a batch; rounds that were not played are NaN."""
+        """Return the records of a batch; rounds that were not played are NaN."""
         kept = self._kept.pop(batch.name, _Kept())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
@@ -204,7 +205,7 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 def open_shares(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: Residuals
 ) -> ResultColumns:
-    """Open shares of the noise of some clients in some trials, and multiply each by each, and by what is left.
+    """Open shares of the noise of some clients in some trials, and multiply them with each other and with the residual.
 
     Shares are opened at the first coordinates, which are in every sample of the noise.
 
@@ -213,7 +214,7 @@ def open_shares(
     federation, challenger, batch
         The federation, whose clients add noise, who knows their seeds, and the trials.
     residuals
-        What the insider measured, opened, (trials, rounds, ...).
+        The insider's opened measurements, (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -1,8 +1,8 @@
-"""Queries: questions to parties that travel with the rounds of a strategy, which does not know what they are about.
+"""Queries: questions to parties that are sent with the rounds of a strategy, which does not know their content.
 
-What travels together is one exchange. The exchange of round i is number i; after the last round k come as many more as
-the queries need, which bring no contributions. In exchange i a strategy can be asked about the releases up to i -
-1, while the clients work on round i. `AccountantNotes` asks nothing: it reads what comes with contributions.
+Messages that are sent together form one exchange. The exchange of round i is number i; after the last round k come as
+many more as the queries need, without contributions. In exchange i a strategy can ask about the releases up to i - 1,
+while the clients work on round i. `AccountantNotes` asks nothing: it reads the notes in contributions.
 """
 
 import json
@@ -28,12 +28,12 @@ _ROUNDING = 1e-9
 TRAIN = "train"  # kind of the messages that ask for contributions
 More = Mapping[str, ConfigRecordValues]
 WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
-"""Writes a message: to a client, of a kind, about a batch and a release, with arrays and more settings."""
+"""A function that writes a message: to a client, of a kind, about a batch and a release, with arrays and settings."""
 
 
 @dataclass
 class BatchProgress:
-    """What the rounds of one batch have come to."""
+    """The progress of the rounds of one batch."""
 
     models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
     made: ServerRound | None = None  # the newest round; None before the first
@@ -46,7 +46,7 @@ class BatchProgress:
 
 
 class RoundQueries:
-    """Questions of one kind over a whole run; one that asks nothing reads what comes with contributions."""
+    """Questions of one kind over a whole run; a kind without questions reads parts of contributions."""
 
     @property
     def last_exchange(self) -> int:
@@ -61,7 +61,7 @@ class RoundQueries:
         Parameters
         ----------
         exchange, transcripts
-            Its number, and what the rounds have come to, by batch.
+            The exchange's number, and the progress of the rounds, by batch.
         to_observer, to_owner
             Write a message to a client as an observer of releases, and to one as an owner of data, who is told which
             of its own targets are in.
@@ -73,7 +73,7 @@ class RoundQueries:
         return []
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the answers of an exchange; a `FederationError` refuses those that cannot be used.
+        """Record the answers of an exchange; a `FederationError` refuses unusable ones.
 
         Parameters
         ----------
@@ -94,12 +94,12 @@ class _Counted(NamedTuple):
 
 
 _NOTHING = _Counted(np.nan, np.nan, 0)
-"""Before the first round an accountant has counted nothing, and knows neither noise nor rate."""
+"""The count of an accountant before the first round, with unknown noise and rate."""
 
 
 @dataclass
 class AccountantNotes(RoundQueries):
-    """Asks nothing: the state of a client's accountant comes with its contribution."""
+    """Asks nothing: the state of a client's accountant is sent with its contribution."""
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
     shards: Sequence[int]  # number of records of each client
@@ -107,7 +107,7 @@ class AccountantNotes(RoundQueries):
     _counted: dict[tuple[str, int, int], _Counted] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the accountants' states: each can be read, and is what the client's schedule makes it."""
+        """Record the accountants' states: each must be readable, and match the client's schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(Record.CONFIG)
@@ -123,7 +123,7 @@ class AccountantNotes(RoundQueries):
                 self._counted[answer.batch, exchange, client] = counted
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return what each client's accountant had counted at every evaluated release, the same in all trials."""
+        """Return each client's accountant's count at every evaluated release, the same in all trials."""
         clients = range(len(self.shards))
         counted = np.array(
             [[self._counted.get((batch.name, one, client), _NOTHING) for client in clients] for one in self.evaluated]
@@ -134,7 +134,7 @@ class AccountantNotes(RoundQueries):
 
 
 def _read(text: str, client: int, server_round: int) -> _Counted:
-    """Return what a client's accountant has counted, whose steps are all alike."""
+    """Return a client's accountant's count, whose steps are all alike."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]

@@ -20,7 +20,7 @@ Float = TypeVar("Float", bound=np.floating)
 
 @dataclass(frozen=True)
 class Answer:
-    """What one client answered about one batch."""
+    """The answer of one client about one batch."""
 
     client: int  # partition of the client
     kind: str  # message type, such as `train` or `query.observe`
@@ -34,7 +34,7 @@ def read_replies(
     server_round: int,
     written: Mapping[Answer, int] | None = None,
 ) -> dict[Answer, Message]:
-    """Return the replies by who gave them, all of them and no others.
+    """Return the replies by their senders, all of them and no others.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def read_array(
     shape, dtype, finite
         Shape, and type of its numbers, that it must have, and whether all must be finite.
     client, server_round
-        Whose reply it is, and about which round, for the message if the array is refused.
+        The client and the round of the reply, for the message if the array is refused.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def read_array(
 
 
 def reason_line(reason: str | None) -> str:
-    """Return the first line that tells what happened, without the wrappings that Flower and Ray put around it."""
+    """Return the first informative line of an error, without the wrappings of Flower and Ray."""
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:
         return "its process died, or ended itself at the time limit"

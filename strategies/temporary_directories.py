@@ -1,11 +1,11 @@
-"""Temporary directories of trials, which name the process that owns them: what a killed owner left is removed later."""
+"""Temporary directories of trials, which name their owner's process: those of killed owners are removed later."""
 
 import shutil
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 DIRECTORY_PREFIX = "fl-audit-trials-"
-"""The names of all such directories begin so; the number of the owner's process follows."""
+"""Prefix of the names of all such directories, which the number of the owner's process follows."""
 _CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may differ
 
 
@@ -22,7 +22,7 @@ def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
 
 
 def remove_orphans() -> None:
-    """Remove the directories of processes that were killed: nothing could run at their end."""
+    """Remove the directories of processes that were killed and could not clean up."""
     for path in Path(gettempdir()).glob(f"{DIRECTORY_PREFIX}*-*"):
         number = path.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
         if number.isdecimal() and not _is_owned(path, int(number)):
@@ -30,7 +30,7 @@ def remove_orphans() -> None:
 
 
 def _is_owned(path: Path, owner: int) -> bool:
-    """Return whether the owner of a directory still runs: a later process may have the same number."""
+    """Return whether the owner of a directory still runs, and is not a later process with the same number."""
     # A client of a running federation imports this module, and mostly finds no directory to look at.
     import psutil
 

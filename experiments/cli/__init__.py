@@ -1,4 +1,4 @@
-"""The command line. Ctrl-C is heeded from the first of its modules on; those of a run take seconds to import."""
+"""The command line. Ctrl-C works from its first module on; the modules of a run take seconds to import."""
 
 import os
 import signal

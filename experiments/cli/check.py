@@ -1,4 +1,4 @@
-"""The command that looks at a run before it is played: check."""
+"""The command check, which checks a run before it is played."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -131,7 +131,7 @@ def _findable(found: "Check") -> str:
 
 
 def _findable_signal(found: "Check") -> str:
-    """Return how often the record could count unseen, in sentences, to follow others."""
+    """Return sentences on how often the record could count unnoticed, to follow others."""
     if (signal := found.signal) is None:
         return ""
     said = (

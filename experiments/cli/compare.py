@@ -1,4 +1,4 @@
-"""The commands about finished runs: compare sets them side by side, export hands them to other tools."""
+"""The commands about finished runs: compare shows them side by side, export writes them for other tools."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from fl_audit.experiments.comparisons.rows import RunRow
 
 _NAMES, _CELL = 29, 10
-"""Widths of the column of names and of that of a run: five runs stand beside each other in 80 characters."""
+"""Widths of the column of names and of that of a run: five runs fit side by side into 80 characters."""
 _MARKS = {"no contradiction": "~", "too few trials to tell": "?", "broken": "!", "shows no breach by itself": "="}
-"""What stands behind a number whose reading is another than kept; spelled out, for the enumeration takes a second."""
+"""Marks behind a number whose reading is not kept; written out, because the enumeration takes a second to import."""
 
 
 def compare(
@@ -46,7 +46,7 @@ def compare(
 
 
 def _print(found: "list[RunRow]") -> None:
-    """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
+    """Print the runs by number, and below them each of their numbers, with as many runs side by side as fit."""
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -71,7 +71,7 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return what is shown of a run by name: its guarantee, and the numbers of its report's page."""
+    """Return the values of a run by name: its guarantee, and the numbers of its report's page."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
@@ -95,7 +95,7 @@ def _in_words(row: "RunRow") -> dict[str, str]:
 
 
 class _Target(StrEnum):
-    """What a run is exported to."""
+    """The format of an export."""
 
     TENSORBOARD = "tensorboard"
     MLFLOW = "mlflow"
@@ -125,7 +125,7 @@ def export(
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:
-    """Draw the verdict of a run; its tables, which take a second to import, are not needed."""
+    """Draw the verdict of a run, without its tables, which take a second to import."""
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     summary = read_summary(runs[0])

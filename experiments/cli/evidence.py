@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from fl_audit.statistics.lower_bounds import LowerBound
 
 _METHOD = BoundMethod.CLOPPER_PEARSON
-"""The method of a single answer where none is named: the one that assumes nothing of the scores."""
+"""The method of a single answer by default: the one that assumes nothing about the scores."""
 
 _ONE_RUN = OneRunMethod.TRADE_OFF
-"""The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
+"""The default for canaries of one run: a method that holds even if a mechanism leaks coins together."""
 
 _OUT_SCORES = "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0."
 ColumnOption = Annotated[

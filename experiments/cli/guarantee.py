@@ -66,7 +66,7 @@ _BUDGET = (
 
 
 class _Row(NamedTuple):
-    """What one accountant says, or, without a guarantee, why it says nothing."""
+    """The answer of one accountant, or, without a guarantee, the reason for it."""
 
     accountant: Accountant
     guarantee: "Guarantee | None"
@@ -194,7 +194,7 @@ def _answer(
     saving: bool = False,
     beside: str = "",
 ) -> None:
-    """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
+    """Print and draw the main result, by the chosen accountant or else by the exact one, beside all others."""
     exact = late_privacy.accounting.exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
@@ -235,7 +235,9 @@ def _said(target: "Target") -> str:
 
 
 def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Accountant) -> list[_Row]:
-    """Ask one accountant, whose refusal is an error, or all, whose refusals are rows but for that of the exact one."""
+    """Return the answer of one accountant, whose refusal is an error, or of all, whose refusals are rows except the
+    exact one's.
+    """
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []
@@ -274,7 +276,7 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
 
 
 def _multiplied(guarantee: "Guarantee") -> str:
-    """Say what the noise multiplier multiplies, and what it is as other libraries quote it."""
+    """Return the quantity that the noise multiplier multiplies, and its value in the units of other libraries."""
     unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
     over = guarantee.noise_over_clipping_norm
     if over == guarantee.noise_multiplier:

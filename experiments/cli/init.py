@@ -1,4 +1,4 @@
-"""The commands about configurations: init writes one for one's own data, settings lists all settings."""
+"""The commands about configurations: init writes one for the user's own data, settings lists all settings."""
 
 import json
 import shutil
@@ -136,7 +136,7 @@ def init(
 
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return data and label, with what no option says asked for, where somebody is there."""
+    """Return data and label, asked for on a terminal where no option gives them."""
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
@@ -149,7 +149,7 @@ def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any])
 
 
 def is_asking() -> bool:
-    """Return whether somebody is there to be asked."""
+    """Return whether there is a terminal to ask on."""
     return sys.stdin.isatty()
 
 
@@ -169,7 +169,7 @@ def _asked_target() -> tuple[str, float]:
 
 
 def _complete_place(incomplete: str) -> list[str]:
-    """Return the sections and keys that a word may go on with."""
+    """Return the completions of a section or key."""
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)

@@ -1,8 +1,8 @@
-"""Ctrl-C, at any time: one line that says how to go on, if there is anything to go on with, and exit status 130.
+"""Ctrl-C, at any time: one line with the command that continues, if there is anything to continue, and exit status 130.
 
-Whatever a run has written is whole (`whole_files`, `store`), and what it started here ends with it (`guard`), so a run
-can be ended at any moment without being asked. That is what happens: threads of Flower and Ray, which may wait for each
-other at that moment, are not unwound.
+Every file of a run is complete (`whole_files`, `store`), and the processes that it started end with it (`guard`), so a
+run can be ended at any moment without notice. Threads of Flower and Ray, which may wait for each other at that moment,
+are not unwound.
 """
 
 import os
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 WayOn = Callable[[], Sequence[str] | None]
-"""Returns the arguments of the command that goes on, None while there is nothing to go on with."""
+"""A function that returns the arguments of the command that continues, None while there is nothing to continue."""
 
 _ways: list[WayOn] = []
 
@@ -49,12 +49,12 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 @contextmanager
 def goes_on_with(way: WayOn) -> Iterator[None]:
-    """Name the command that goes on with what the block does, should it be interrupted.
+    """Name the command that continues the block, should it be interrupted.
 
     Raises
     ------
     SystemExit
-        In place of KeyboardInterrupt, where the program was not armed.
+        Raised instead of KeyboardInterrupt, where the program was not armed.
     """
     _ways.append(way)
     try:
@@ -67,9 +67,9 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
 
 
 def without_seed(overrides: Sequence[str]) -> list[str]:
-    """Return `--set` flags of a command that goes on with a run: all but the seed, which the run has stored.
+    """Return the `--set` flags of a command that continues a run: all but the seed, which the run has stored.
 
-    The challenger's seed is not shown; of a configuration file that names another one it is taken away.
+    The challenger's seed is not shown; a seed in the configuration file is overridden by none.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])

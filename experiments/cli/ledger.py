@@ -1,4 +1,4 @@
-"""What a site's trainings spend together: `fl-audit account --ledger`."""
+"""The privacy that a site's trainings spend together: `fl-audit account --ledger`."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def account_ledger(
     budget: float | None,
     as_json: bool,
 ) -> None:
-    """Add a training to a ledger where one is named and the budget allows it, and say what all of them spend.
+    """Add a training to a ledger, if one is named and the budget allows it, and print what all of them spend.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ def account_ledger(
 
 
 def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
-    """Return the noise over what a contribution of a training can really move the sum by, and a sentence about it.
+    """Return the noise over a contribution's real effect on the sum, and a sentence about it.
 
-    It says what a wrong sensitivity makes of epsilon, and is empty where the sensitivity is right.
+    The sentence states the epsilon under a wrong sensitivity, and is empty where the sensitivity is right.
 
     Parameters
     ----------

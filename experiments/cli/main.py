@@ -29,7 +29,7 @@ _HERE = "fl_audit.experiments.cli"
 
 
 class Commands(LazyGroup):
-    """All commands: where each is, and its help in one line, which is the first line of its own help."""
+    """All commands: the module of each, and its help in one line, which is the first line of its own help."""
 
     places = {  # noqa: RUF012
         "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
@@ -137,7 +137,7 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 def guarded(command: Callable[[], object]) -> None:
-    """Turn what a user or a federation did wrong into one line; other errors keep their traceback."""
+    """Turn errors of a user or a federation into one line; other errors keep their traceback."""
     try:
         command()
     except InputError as error:

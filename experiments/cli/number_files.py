@@ -1,4 +1,4 @@
-"""Files of numbers that users bring: scores, coins and losses, one a line, in a column of a table, or as arrays."""
+"""Files of numbers from users: scores, coins and losses, one a line, in a column of a table, or as arrays."""
 
 import codecs
 import re
@@ -25,12 +25,12 @@ _NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # what a line above numbers is ta
 
 
 def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
-    """Return which column each of two files is read from, where one is named for both or one for each.
+    """Return the column of each of two files, where one is named for both or one for each.
 
     Parameters
     ----------
     given
-        What the option says, in its order.
+        The values of the option, in order.
     """
     names = given or []
     require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
@@ -73,7 +73,7 @@ def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
 
 
 def _lines(content: bytes) -> list[str] | None:
-    """Return the lines of a text; None where it is a table, of several cells a line or in an encoding to be found."""
+    """Return the lines of a text; None for a table, with several cells a line or in an encoding to be detected."""
     try:
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
 
 
 def _numbers(lines: list[str]) -> Floats | None:
-    """Return lines as numbers, blank ones left out; None if one is none."""
+    """Return lines as numbers, without blank ones; None if a line is no number."""
     try:
         return np.fromiter(map(float, lines), np.float64, len(lines))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Options as commands declare them, those that several commands have, and the list of commands."""
+"""Options of commands, those that several commands share, and the list of commands."""
 
 import json
 from collections import UserDict
@@ -27,9 +27,9 @@ class _Plain(Command):
 
 
 class PlainCommand(_Plain, TyperCommand):
-    """A command whose help is plain text: typer escapes brackets as if it were markup.
+    """A command whose help is plain text, because typer would escape brackets as markup.
 
-    Before it runs, a path that names a pipe, a device or the like is refused, whichever option or argument it is for.
+    Before it runs, a path that names a pipe, a device or the like is refused, for every option or argument.
     """
 
     def invoke(self, ctx: Context) -> Any:
@@ -71,9 +71,9 @@ class _Commands(UserDict[str, Command]):
 
 
 class LazyGroup(_Plain, TyperGroup):
-    """A group whose commands are imported when they are called or their help is asked; its help needs none of them.
+    """A group whose commands are imported when they are called or their help is shown; its own help needs none of them.
 
-    Its help is plain text, and it names the command meant once.
+    Its help is plain text, and suggests a misspelt command only once.
     """
 
     places: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -84,16 +84,16 @@ class LazyGroup(_Plain, TyperGroup):
         self.commands = _Commands(self.places)
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names of all commands, none of which is imported for that."""
+        """Return the names of all commands, without importing any."""
         return list(self.places)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the commands with their one line of help each, none of which is imported for that."""
+        """Write the commands with one line of help each, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Return the command that is named; click from 8.4 on suggests another by itself, and typer once more."""
+        """Return the named command; click from 8.4 on suggests another by itself, and typer would again."""
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
         return super().resolve_command(ctx, args)
 
@@ -106,13 +106,13 @@ def option(
     Parameters
     ----------
     metavar, said
-        What its value is called, and what the help says of it.
+        The name of its value, and its help.
     among
         Words that a shell completes the value with.
     names
-        Its flags; left out, it has the one that the parameter's name makes, such as `--data-dir` of `data_dir`.
+        Its flags; left out, it has the one from the parameter's name, such as `--data-dir` for `data_dir`.
     more
-        What else typer is told.
+        Further arguments of typer.
     """
     return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
@@ -134,12 +134,12 @@ def _completed(among: Iterable[str]) -> dict[str, Any]:
 
 
 def print_json(values: object) -> None:
-    """Print one JSON object, which has no infinite number in it."""
+    """Print one JSON object, which contains no infinite number."""
     print(json.dumps(values, allow_nan=False))
 
 
 def complete_setting(incomplete: str) -> list[str]:
-    """Return the settings, or the values of one, that a `section.key=value` may go on with."""
+    """Return the completions of a `section.key=value`: settings, or the values of one."""
     key, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{one.key}=" for one in late.settings_reference.settings() if one.key.startswith(key)]
@@ -148,7 +148,7 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 def engine_for(engine: str, ray_address: str | None) -> Engine:
-    """Return the engine that was named, which has to be Ray beside the address of a cluster.
+    """Return the named engine, which has to be Ray with the address of a cluster.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
 
 
 def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> NoiseOver:
-    """Return what a noise multiplier multiplies, which has no meaning without one.
+    """Return the quantity that a noise multiplier multiplies, which has no meaning without one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The commands that play runs, and those that look at them again: demo, run, replay, report."""
+"""The commands that play runs, and those that read them again: demo, run, replay, report."""
 
 import json
 from datetime import datetime
@@ -143,7 +143,7 @@ def report(
 
 
 def _tell_data(plan: "AuditPlan") -> None:
-    """Say what became of the records and columns of a table, and what to look at in whatever data there are."""
+    """Report the treatment of a table's records and columns, and warnings about the data."""
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")

@@ -1,4 +1,4 @@
-"""The commands that hold what others built or train to its claim: strategy, review and live."""
+"""The commands that audit the claims of other people's code: strategy, review and live."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command that holds a private training function to its claim: `fl-audit training`."""
+"""The command that audits the claim of a private training function: `fl-audit training`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def training(
 
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
-    """Add the steps that a training really took to a ledger."""
+    """Add the real steps of a training to a ledger."""
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = TrainingTerms(

@@ -1,1 +1,1 @@
-"""Finished runs for the tools that people follow experiments with."""
+"""Exports of finished runs to tools for tracking experiments."""

@@ -1,4 +1,4 @@
-"""Runs over their rounds for TensorBoard and MLflow, each through a package of its own, which its users have."""
+"""Runs over their rounds for TensorBoard and MLflow, each through its own optional package."""
 
 import json
 import math
@@ -28,7 +28,7 @@ class Series:
 
 
 def series_of(run: Run) -> list[Series]:
-    """Return what a run has over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
+    """Return the series of a run over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
 
     Beliefs are those in the data set that was really used, with the prior of the run.
     """
@@ -61,7 +61,7 @@ def series_of(run: Run) -> list[Series]:
 def findings_of(run: Run) -> dict[str, float]:
     """Return every finite number of the summary by section and key, `guarantee.epsilon`, and of the report's page.
 
-    Those of the page are named as there, but for characters that no tool takes: `page/AUC LiRA`.
+    Names on the page are kept, except for characters that no tool accepts: `page/AUC LiRA`.
     """
     page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
     named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
@@ -169,7 +169,7 @@ _SECONDS_TO_ANSWER = 3.0
 
 
 def _require_answer(tracking_uri: str) -> None:
-    """Refuse the address of a server that does not answer, to which MLflow itself would speak for minutes."""
+    """Refuse the address of a server that does not answer, which MLflow itself would try for minutes."""
     # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
@@ -192,7 +192,7 @@ def _require_answer(tracking_uri: str) -> None:
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
-    """Write what a run has through a client of MLflow, whose package has the entities."""
+    """Write a run through a client of MLflow, whose package has the entities."""
     parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
     metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
     tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]

@@ -1,4 +1,4 @@
-"""What attackers ask the models of a run: which of the units, how often, and with which attribute left open."""
+"""Queries of attackers to the models of a run: the units, the number of queries, and the guessed attribute."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fl_audit.server.results import MoreQueries
 
 
 def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
-    """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
+    """Fill in the guessed attribute, and refuse attacks whose queries are impossible.
 
     Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
     there is no way to vary the records.
@@ -45,16 +45,16 @@ def with_queries(config: RunConfig, source: Source, split: Split) -> RunConfig:
 
 
 def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
-    """Return how likely each candidate of the reconstruction audit is; empty where all equally.
+    """Return the prior probability of each candidate of the reconstruction audit; empty where all are equal.
 
     Raises `InputError` if there are not as many weights as values.
 
     Parameters
     ----------
     config
-        As `with_queries` returns it.
+        The configuration as `with_queries` returns it.
     source, split
-        As for `with_queries`; records that are in no trial tell how common each value of an attribute is.
+        As for `with_queries`; records that are in no trial give the frequency of each value of an attribute.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -67,12 +67,12 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
 
 
 def _of_nobody(split: Split) -> Records:
-    """Return records that no model is trained on."""
+    """Return records that are in no model's training set."""
     return split.test if split.outside is None else split.outside
 
 
 def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries:
-    """Return what the final models are asked about the targets beside their records.
+    """Return further questions about the targets to the final models, beside their records.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> MoreQueries
 
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute | None:
-    """Return the attribute that is guessed, by which values are common in the population sample; None if none is.
+    """Return the guessed attribute, with the frequencies of its values in the population sample; None if there is none.
 
     Parameters
     ----------
     config, federation
-        What is asked, and the federation with its population sample.
+        The configuration, and the federation with its population sample.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

@@ -62,9 +62,7 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
 
 def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, Integers]:
-    """Return the attribute of every target, and what attackers guess with and without the distribution of losses, as
-    columns.
-    """
+    """Return the attribute of every target, and the guesses with and without the distribution of losses, as columns."""
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)
     assert attribute is not None, "the attack is named"

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in one line: the key, the value that was given, and what is accepted."""
+"""The faults of a configuration, in one line: the key, the given value, and what is accepted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,14 +16,14 @@ _Schema = Mapping[str, Any]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], missing: str) -> str:
-    """Say what was wrong first, in one line.
+    """Return the first fault, in one line.
 
     Parameters
     ----------
     error, model
-        What pydantic raised, and the model of the whole configuration; its sections are models too.
+        Pydantic's error, and the model of the whole configuration; its sections are models too.
     missing
-        What a section that has to be there is for.
+        The purpose of a required section.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
@@ -44,7 +44,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: as in the file, and never longer than a line can bear."""
+    """Return a value in the form for a message: as in the file, and shortened to fit a line."""
     match value:
         case bool():
             return str(value).lower()
@@ -81,7 +81,7 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
 
 
 def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """Return in words what a schema accepts; nothing where there are no words for it.
+    """Return in words the values that a schema accepts; empty where there are no words for it.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ _RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
-    """Yield the keys of a problem's place, without items of lists and pydantic's names of types."""
+    """Yield the keys of an error's location, without items of lists and pydantic's names of types."""
     for depth, part in enumerate(location):
         of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
         if isinstance(part, str) and (depth < 2 or not of_type):
@@ -103,7 +103,7 @@ def _keys(location: Sequence[int | str]) -> Iterator[str]:
 
 
 def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
-    """Return the schema of the section that a key stands in."""
+    """Return the schema of the section that a key is in."""
     schema: _Schema = model.model_json_schema()
     whole = schema
     for part in known[:-1]:
@@ -123,7 +123,7 @@ def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str
 
 
 def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
-    """Yield in words what a schema accepts."""
+    """Yield in words the values that a schema accepts."""
     schema = resolved(schema, whole)
     for choice in schema.get("anyOf", ()):
         yield from _described(choice, whole)

@@ -1,4 +1,4 @@
-"""From a TOML file, and settings that replace its own, to the values of a configuration."""
+"""Reading of a TOML file and of settings that replace its own into the values of a configuration."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from fl_audit.experiments.runs.config_errors import shown
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
-"""Numbers such as .5 and 5., which people write and TOML does not know."""
+"""Numbers such as .5 and 5., which people write and TOML does not accept."""
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
@@ -132,7 +132,7 @@ def typed(text: str) -> Any:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return what an error says, without Python's advice to Python programmers."""
+    """Return an error's message without Python's advice to Python programmers."""
     return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""What the user of a run's data should look at, said alike by `init`, `check` and `run`, and by the report."""
+"""Warnings about the data of a run, the same in `init`, `check`, `run` and the report."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,12 +17,12 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 
 ENOUGH_FOR_A_RATE = 30
-"""With fewer records a share is off by 18 percentage points or more, one time in twenty."""
+"""Number of records below which a share is off by 18 percentage points or more, one time in twenty."""
 _CLASSES_NAMED = 5
 
 
 def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
-    """Return what the user should look at: in the table, in what is drawn from it, in what is claimed, in the model.
+    """Return the warnings about the table, the sets drawn from it, the claim and the model.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
 
 
 def report_lines(plan: AuditPlan) -> tuple[str, ...]:
-    """Return what a report says of the data beside its numbers, a line each.
+    """Return the report's remarks on the data beside its numbers, one line each.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def report_lines(plan: AuditPlan) -> tuple[str, ...]:
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return how many records the person with most has, by the user or owner column or those that look like one.
+    """Return the largest number of records of a person, by the user or owner column or by columns that look like one.
 
     It is 1 where nobody has several, as far as columns tell, or where users are units, with all of their records.
 
@@ -107,7 +107,7 @@ def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarni
 
 
 def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarning:
-    """Return a question about columns that number persons, or are amounts: one for all of them."""
+    """Return a question about columns that may number persons or be amounts: one question for all of them."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]
@@ -122,7 +122,7 @@ def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarn
 
 
 def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
-    """Return the settings that guarantee something to users, whose column is named."""
+    """Return the settings that guarantee privacy to users, if their column is named."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
@@ -130,7 +130,7 @@ def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
 
 
 def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarning]:
-    """Yield a warning of users with several records, where they are known and no units."""
+    """Yield a warning of users with several records, where they are known but not units."""
     counts = np.unique(user, return_counts=True)[1]
     most = int(counts.max())
     if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
@@ -143,13 +143,13 @@ def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarni
 
 
 def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
-    """Return whether clients are units and no user has records at several: what protects a client protects a user."""
+    """Return whether clients are units and no user has records at several, so that protected clients protect users."""
     shards = load_federation(plan.public).shards
     return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings that make every owner a client, and guarantee something to clients."""
+    """Return the settings that make every owner a client, and guarantee privacy to clients."""
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
@@ -171,7 +171,7 @@ def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarnin
 
 
 def _absent(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarning]:
-    """Yield a warning of classes of which no record trains."""
+    """Yield a warning of classes without training records."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
         names = source.class_names or range(source.pool.classes)
@@ -184,7 +184,7 @@ def _absent(plan: AuditPlan, source: Source, split: Split) -> Iterator[DataWarni
 
 
 def _few(plan: AuditPlan) -> Iterator[DataWarning]:
-    """Yield warnings of rates that are printed and rest on too few records."""
+    """Yield warnings of printed rates that rest on too few records."""
     federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:

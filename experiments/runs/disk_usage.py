@@ -1,4 +1,4 @@
-"""How many bytes a run leaves on disk, before it is played."""
+"""The disk space of a run, computed before it is played."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +17,12 @@ GIGABYTE = 10**9
 _NUMBER = 4
 """Bytes of a parameter, and of most columns of a table."""
 _COLUMNS_A_ROUND = 16
-"""Of the tables that every run has, with a row for a trial and round, as they are compressed."""
+"""Columns of the tables of every run, with a row for a trial and round, compressed."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that a run leaves, by what they are."""
+    """The disk space of a run in bytes, by content."""
 
     releases: int  # all that clients saw of some trials
     final_models: int  # of all trials
@@ -30,12 +30,12 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The disk space in total."""
         return self.releases + self.final_models + self.tables
 
     @property
     def caution(self) -> str:
-        """What the user should know before gigabytes are written, and what leaves most of them out; empty of fewer."""
+        """A caution before gigabytes are written, with the setting that leaves most of them out; empty for less."""
         if self.total < GIGABYTE:
             return ""
         most, way = max(
@@ -51,12 +51,12 @@ class Footprint:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the tables take when they are joined: 1.2 times what all are on disk, as measured."""
+        """Memory in bytes for joining the tables: 1.2 times their size on disk, as measured."""
         return self.tables * 6 // 5
 
 
 def footprint(plan: AuditPlan) -> Footprint:
-    """Return how many bytes the run of a plan leaves; of a run with attacks by membership a little more."""
+    """Return the disk space of a planned run; membership attacks take slightly more."""
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
@@ -72,14 +72,14 @@ def footprint(plan: AuditPlan) -> Footprint:
 
 
 def require_room(plan: AuditPlan, directory: Path) -> None:
-    """Refuse a run that its disk has no room for, before it is begun.
+    """Refuse a run that its disk has no room for, before it begins.
 
     Raises `InputError` if there is not enough room.
 
     Parameters
     ----------
     plan, directory
-        What is to be done, and the run directory, which need not be there.
+        The plan, and the run directory, which need not exist.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_existing(directory))).free

@@ -1,6 +1,6 @@
-"""Two engines for one app: Flower's simulation runtime on Ray, which is here, and `local_engine`.
+"""The two engines for one app: Flower's simulation runtime on Ray, in this module, and `local_engine`.
 
-Everything of Flower that is deprecated or not public stands in these two modules and in `cluster.backend`.
+All uses of deprecated or private parts of Flower are in these two modules and in `cluster.backend`.
 """
 
 import io
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def local_calls(run: "RunSection") -> int:
-    """Return how many client calls run at the same time on the local engine: one on each core, if nobody says so.
+    """Return the number of simultaneous client calls on the local engine: by default one on each core.
 
     On a graphics card calls would wait for each other.
 
@@ -60,13 +60,12 @@ def run_on_ray(
     server_app, client_app, clients
         The server's side of the app, the clients', and how many clients there are.
     options, interrupted
-        Which Ray, and how much of it a client takes; and an event that is set from outside to end the run, or None if
-        nobody will.
+        The options of Ray and a client's share of it; and an event that is set from outside to end the run, or None.
 
     Raises
     ------
     FederationError
-        What the server raised, or that no Ray can be started here.
+        Raised if the server raised it, or no Ray can be started here.
     InputError
         If the cluster cannot be joined, or a node of it has another Python or Flower.
     RuntimeError
@@ -93,7 +92,7 @@ def run_on_ray(
 
 
 def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
-    """Wrap an app so that its messages go to the pool, and its failure ends all calls: one may wait for ever."""
+    """Wrap an app so that its messages go to the pool, and its failure ends all calls, which might wait for ever."""
     wrapped = ServerApp()
 
     @wrapped.main()
@@ -110,7 +109,7 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
 
 @contextmanager
 def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
-    """Let an interrupt (Ctrl-C) end what waits, so that nothing keeps the run from ending."""
+    """Let an interrupt (Ctrl-C) end waiting calls, so that nothing keeps the run from ending."""
     previous = signal.getsignal(signal.SIGINT)
     # Whoever started this process in the background may have had it ignore interrupts.
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:

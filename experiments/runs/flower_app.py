@@ -74,10 +74,10 @@ def _carry_out(grid: Grid, context: Context) -> None:
 
 
 def _wait_for_ray() -> None:
-    """Wait until Flower's simulation has started its Ray, which it does in another thread while this app begins.
+    """Wait until Flower's simulation has started its Ray, in another thread, while this app begins.
 
-    To start it the process forks, and OpenBLAS then waits for its own threads. Where this thread multiplies matrices in
-    that moment, as the choice of the neighbour does, both wait for each other, and the run stands still for ever.
+    Flower's process forks to start it, and OpenBLAS then waits for its own threads. If this thread multiplies matrices
+    at that moment, as in the choice of the neighbour, both wait for each other, and the run never ends.
 
     Raises
     ------

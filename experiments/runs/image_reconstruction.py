@@ -1,4 +1,4 @@
-"""What an attacker could draw of the records of a run: at its own noise, and at more and less of it."""
+"""Reconstructions of the records of a run by an attacker: at the run's own noise, and at other levels."""
 
 import math
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from fl_audit.privacy.reconstruction import against_its_absence
 from fl_audit.randomness import Purpose, generator
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
-"""What the run's own guarantee is shown beside."""
+"""Levels of epsilon that are compared with the run's own guarantee."""
 DRAWING_STEPS = image_attacks.USUAL.iterations
-"""Only without noise are pictures sought; with it, they are worked out."""
+"""Number of search steps, which are needed only without noise; with noise, images are computed directly."""
 _MOST_AT_ONCE = 64
-"""Records of a client that are sought in its update at most."""
+"""Largest number of a client's records that are sought in its update."""
 _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for pictures and has none, or guarantees something, but not to everybody.
+    """Refuse a run that asks for images and has none, or guarantees something, but not to everybody.
 
     Raises `InputError` with the reason.
     """
@@ -60,10 +60,10 @@ def require_drawable(plan: AuditPlan) -> None:
 
 
 def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> ReconstructedImages:
-    """Return what an attacker draws of the first records of D, from releases at the first weights of trial 0.
+    """Return an attacker's reconstructions of the first records of D, from releases at the first weights of trial 0.
 
-    Who protects records is attacked by somebody who knows all others, and who protects clients by somebody who knows
-    all other clients: one contribution is left, of one record, or of all that a client trains on.
+    If records are protected, the attacker knows all other records; if clients are protected, it knows all other
+    clients: one contribution is left, of one record, or of all training records of a client.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
 
 def _owners(federation: LoadedFederation) -> Integers:
-    """Return whose records make one contribution each, (owners, records of each): of clients those of equal size."""
+    """Return the records of each contribution, (owners, records of each): of clients those of equal size."""
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])

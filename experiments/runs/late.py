@@ -1,4 +1,4 @@
-"""What a run needs after its last round: it takes seconds to import, which is done while the clients work."""
+"""Modules that a run needs after its last round, imported while the clients work because they take seconds."""
 
 from typing import TYPE_CHECKING
 

@@ -53,7 +53,7 @@ class LocalGrid(Grid):
         self._workers = _Workers(client_app, actors, read_ahead)
 
     def close(self) -> None:
-        """End the threads of the clients' calls, those at work after their present call."""
+        """End the threads of the clients' calls; busy ones end after their present call."""
         self._workers.close()
 
     def set_run(self, run: Run) -> None:
@@ -61,7 +61,7 @@ class LocalGrid(Grid):
 
     @property
     def run(self) -> Run:
-        """There is no run record; `InputError` always."""
+        """Always raise `InputError`: there is no run record."""
         raise InputError("the local engine keeps no run record")
 
     def create_message(
@@ -92,7 +92,7 @@ class LocalGrid(Grid):
         return identities
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that are there."""
+        """Return the replies that have arrived."""
         return [self._replies.pop(identity) for identity in list(message_ids) if identity in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
@@ -111,7 +111,7 @@ class LocalGrid(Grid):
 
 
 class _Contexts(dict[int, Context]):
-    """What nodes keep between calls, made when a node is first called: of a million clients most never are."""
+    """The state of nodes between calls, made when a node is first called: most of a million clients never are."""
 
     def __init__(self, clients: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class _Contexts(dict[int, Context]):
 
 
 class _Call(NamedTuple):
-    """A message to a client, and when its answer is too late (by the monotonic clock)."""
+    """A message to a client, and the deadline of its answer (by the monotonic clock)."""
 
     identity: str
     message: Message
@@ -135,7 +135,7 @@ class _Call(NamedTuple):
 
 
 class _Exchange:
-    """The messages of one push: threads take them by themselves, for being woken costs more than a short call."""
+    """The messages of one push: threads take them by themselves, because waking costs more than a short call."""
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
         self.messages = messages
@@ -147,7 +147,7 @@ class _Exchange:
         self._changed = threading.Condition()
 
     def next_calls(self, most: int) -> list[_Call]:
-        """Wait for messages to clients that have none, and take up to so many, in order; none if all is done."""
+        """Wait for messages to idle clients, and take at most `most` of them, in order; none if all is done."""
         with self._changed:
             while not self._is_over and self._waiting:
                 taken = list[_Call]()
@@ -165,7 +165,7 @@ class _Exchange:
             return []
 
     def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
-        """Note how a call ended: its reply, what the client raised, or None if its time is over.
+        """Record the outcome of a call: its reply, the client's exception, or None if its time is over.
 
         A reply that comes too late is none, whether or not its call was given up already. What was given up may end at
         any time, and counts no more; what has ended is not given up.
@@ -184,18 +184,18 @@ class _Exchange:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all is answered, or one call failed or took too long."""
+        """Wait until everything is answered, or one call failed or took too long."""
         while late := self._wait_for_next_deadline():
             self.settle(late, None)
 
     def give_up(self) -> None:
-        """Have no further message taken, and no answer noted: whoever waited is gone."""
+        """Stop taking messages and recording answers, because the waiting caller is gone."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Wait for the end; return the call that is too late before."""
+        """Wait for the end; return a call that passes its deadline before."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)
@@ -207,7 +207,7 @@ class _Exchange:
 
 
 class _Workers:
-    """Threads that run client calls, so that a call can be given up; daemons, so that they keep nobody alive."""
+    """Threads that run client calls, so that a call can be given up; daemons, which do not keep the process alive."""
 
     def __init__(self, client_app: ClientApp, threads: int, read_ahead: ReadAhead | None) -> None:
         self._threads = threads
@@ -218,7 +218,7 @@ class _Workers:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def play(self, exchange: _Exchange) -> None:
-        """Have messages answered, and wait for it."""
+        """Have messages answered, and wait for the answers."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
         try:
@@ -227,7 +227,7 @@ class _Workers:
             exchange.give_up()  # an interrupt would leave the threads at work on it
 
     def close(self) -> None:
-        """End the threads, those at work after their present call."""
+        """End the threads; busy ones end after their present call."""
         for _ in range(self._threads):
             self._exchanges.put(None)
 
@@ -240,7 +240,7 @@ class _Workers:
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
 
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
-        """Return what a client says, or raised; the first of some calls that were taken together announces them."""
+        """Return a client's reply or exception; the first of some calls taken together announces them."""
         try:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
@@ -261,14 +261,14 @@ def run_locally(
 ) -> None:
     """Run the app in this process, with `actors` client calls at the same time.
 
-    Raises the `FederationError` that the server raised.
+    Raises the server's `FederationError`.
 
     Parameters
     ----------
     server_app
         The server's side of the app.
     client_app, clients, time_limit, actors, read_ahead
-        As of `LocalGrid`.
+        As in `LocalGrid`.
     """
     settle_flower()
     context = Context(

@@ -1,4 +1,4 @@
-"""From a configuration to its mechanism: who takes part, what each adds, how it is clipped and noised."""
+"""The mechanism of a configuration: participation, contributions, clipping and noise."""
 
 from fractions import Fraction
 from math import ceil
@@ -19,7 +19,7 @@ from fl_audit.privacy.matrices import StrategyKind
 
 
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
-    """Return the mechanism of a configuration at some noise multiplier; it has none where nothing is claimed.
+    """Return the mechanism of a configuration at some noise multiplier, without noise if there is no claim.
 
     Raises `InputError` if the parts of the mechanism do not go together.
 
@@ -43,7 +43,7 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
 
 
 def threat_model_of(config: RunConfig) -> ThreatModel:
-    """Return from where the adversary of a configuration looks."""
+    """Return the threat model of the adversary in a configuration."""
     return ThreatModel(config.audit.adversary, config.audit.participation, config.audit.colluders)
 
 
@@ -100,12 +100,12 @@ def _participation(config: RunConfig) -> contribution.Participation:
 
 
 def units_of(records: Records) -> int:
-    """Return how many users some records have."""
+    """Return the number of users of some records."""
     return int(users_of(records).max()) + 1
 
 
 def _records_or_users(config: RunConfig) -> int:
-    """Return how many units D has where clients send sums over records or users."""
+    """Return the number of units of D where clients send sums over records or users."""
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
@@ -114,7 +114,7 @@ def _records_or_users(config: RunConfig) -> int:
 
 
 def denominator_of(config: RunConfig) -> float:
-    """Return n: the records, the users or the clients that take part in a round on average."""
+    """Return n: the mean number of records, users or clients in a round."""
     participation = _participation(config)
     if isinstance(participation, contribution.FixedCohort):
         return float(participation.size)
@@ -151,7 +151,7 @@ def _noise(config: RunConfig, multiplier: float) -> noise.Noise:
 
 
 def _bands(config: RunConfig) -> int:
-    """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
+    """Return the bands: by default, with cohorts, the number of rounds from one round of a client to its next."""
     rounds, bands = rounds_of(config), config.privacy.bands
     if bands is not None:
         require(bands <= rounds, f"bands is {bands}: accepted are 1 to {rounds}, the rounds")
@@ -161,9 +161,9 @@ def _bands(config: RunConfig) -> int:
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
-    """Return q, the probability with which a record or user takes part in a round: just the number that was written.
+    """Return q, the probability with which a record or user takes part in a round, as exactly the number written.
 
-    Raises `InputError` if a round is to have more of them than there are.
+    Raises `InputError` if a round would have more of them than there are.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
@@ -183,7 +183,7 @@ def rounds_of(config: RunConfig) -> int:
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
-    """Return the parameters of the partition by the names that Python knows them by."""
+    """Return the parameters of the partition by their Python names."""
     return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
 
 
@@ -193,7 +193,7 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     Parameters
     ----------
     config, split
-        How many clients there are and how records are parted among them, and the records of D.
+        The number of clients and the partition of the records, and the records of D.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

@@ -1,4 +1,4 @@
-"""Where D and D' differ: chosen among the records or clients that there are, or crafted."""
+"""The difference of D and D': chosen among existing records or clients, or crafted."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from fl_audit.federation.loaded_federation import load_federation
 
 
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
-    """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
+    """Return the difference of D and D'; of a crafted pair only its place. Searching a large data set takes a while.
 
     Raises `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
 
@@ -46,8 +46,7 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return a federation with the crafted records that its configuration asks for, if it asks for any that are not
-    there.
+    """Return a federation with the missing crafted records that its configuration asks for, if any.
 
     Raises `InputError` if no record can be crafted for the model.
 
@@ -72,7 +71,7 @@ def looked_at(start: InitialWeights) -> range:
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
-    """Refuse to craft a record where none can be, or where none would be in the federation."""
+    """Refuse to craft a record where it is impossible, or where it would not be in the federation."""
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE

@@ -1,4 +1,4 @@
-"""A configuration for one's own data, with a comment above every key: what `fl-audit init` writes, or refuses."""
+"""A configuration for the user's own data, with a comment above every key, as `fl-audit init` writes or refuses it."""
 
 import json
 import os
@@ -40,7 +40,7 @@ _ALSO = {
     "audit": ("kind", "epsilon-star"),
     "run": ("seed", "trials-per-batch"),
 }
-"""Settings that many want next: they stand there commented out."""
+"""Settings that many users want next, written as comments."""
 TABLE_OPTIONS = (
     *("owner", "user", "user-across-clients", "drop", "missing", "separator", "decimal", "encoding", "skip-lines"),
     *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
@@ -63,7 +63,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """What a person says of the run that is wanted."""
+    """A user's request for a configuration."""
 
     data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
     target: str  # what is claimed: one of the four targets of [privacy]
@@ -79,14 +79,14 @@ class ConfigRequest:
 
 
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
-    """Return a configuration whose run would begin, and lines about its data.
+    """Return a configuration whose run can begin, and lines about its data.
 
-    Its data are loaded, its model is built and accounted; what is refused is told with all the options that fix it.
+    Its data are loaded, its model is built and accounted; a refusal names all the options that fix it.
 
     Parameters
     ----------
     wishes, directory
-        What is wanted, and where the file is to stand; paths inside it are relative to that.
+        The request, and the directory of the file; paths inside it are relative to that.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
 
 def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return the options that fix one refusal after the other; none where one is met that no setting fixes."""
+    """Return the options that fix one refusal after the other; none if one of them has no fix by a setting."""
     needed: dict[str, Any] = {}
     for _ in range(_MOST_FIXED):
         before = dict(needed)
@@ -193,7 +193,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
 
 
 def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
-    """Return the number of trials, and a line about it where that was not said."""
+    """Return the number of trials, and a line about it if it was not given."""
     if wishes.trials is not None:
         return wishes.trials, []
     if (needed := trials_that_tell(plan)) is None:
@@ -207,7 +207,7 @@ def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
 
 
 def data_name(data: str) -> str:
-    """Return the name that a configuration has for data: that of a data set, or the format of a file; else refuse."""
+    """Return the configuration's name for data: that of a data set, or the format of a file; else refuse."""
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
@@ -250,7 +250,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
-    """Return adjacency and strategy, of which one follows from the other where it is not said."""
+    """Return adjacency and strategy, one of which follows from the other if it is not given."""
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"

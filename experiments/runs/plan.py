@@ -1,4 +1,4 @@
-"""From a configuration to what is claimed and what is played."""
+"""The plan of a run, made from its configuration: the claim and the federation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_TRIALS, _MOST_TRIALS = 100, 1000
 _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
-"""Trials whose releases are kept, and numbers that these are at most: a gigabyte."""
+"""Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
@@ -107,7 +107,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
 
 
 def _require_own(config: RunConfig) -> None:
-    """Refuse attacks and sections of the user's own that cannot be had: a run needs them at its end."""
+    """Refuse attacks and sections of the user's own that cannot be imported, because a run needs them at its end."""
     for attack in config.audit.attacks or ():
         if not isinstance(attack, Attack):
             import_function(attack, "attack")
@@ -120,7 +120,7 @@ def _require_own(config: RunConfig) -> None:
 
 
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
-    """Return what the rounds of a mechanism guarantee, by the accountant of a configuration; None if nothing.
+    """Return the guarantee of a mechanism's rounds, by the accountant of a configuration; None without a claim.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
 
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
-    """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
+    """Return the claims: one, or one for every kind of client, all by one accountant."""
     privacy, each = (
         config.privacy,
         mechanism.events_of_each(mechanism_of_config.rounds_of(config), mechanism_of_config.threat_model_of(config)),
@@ -162,7 +162,7 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in how many trials make a batch, about a second of work a round, and of how many releases are kept."""
+    """Fill in the trials of a batch, about a second of work a round, and the number of trials with kept releases."""
     run, source = config.run, load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
@@ -174,7 +174,7 @@ def _sized(config: RunConfig) -> RunConfig:
 
 
 def _examples_a_round(config: RunConfig) -> float:
-    """Return how many passes of single records a round takes, of all clients together."""
+    """Return the number of record passes in a round, of all clients together."""
     training, share = (
         config.training,
         mechanism_of_config.denominator_of(config) / mechanism_of_config.clients_of(config),
@@ -235,7 +235,7 @@ def _federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: 
 
 
 def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], Integers]) -> int:
-    """Return how many records outside D stand in D' for those of the differing unit."""
+    """Return the number of records outside D that replace those of the differing unit in D'."""
     match unit:
         case Unit.RECORD:
             return 1
@@ -249,7 +249,7 @@ def _records_instead(unit: Unit, number: int, split: Split, shard: Callable[[], 
 
 
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return a distribution whose cohorts, if it has any, begin with the client that holds the differing unit."""
+    """Return the mechanism whose cohorts, if it has any, begin with the client that holds the differing unit."""
     if not isinstance(mechanism.participation, FixedCohort):
         return mechanism
     client = pair.index
@@ -261,7 +261,7 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 
 
 def _randomizer(config: RunConfig) -> LocalRandomizer | None:
-    """Return what owners do to their records, None if nothing."""
+    """Return the randomisation of records by owners, None if there is none."""
     privacy = config.privacy
     if privacy.local_randomizer is None:
         return None
@@ -280,11 +280,11 @@ def _randomizer(config: RunConfig) -> LocalRandomizer | None:
 
 _USUAL_TARGETS = 200
 _ASCENT = 1.0
-"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.audits.membership.loss`)."""
+"""At 1 the insider takes back the contribution of a member's owner for it (see `fl_audit.audits.membership.loss`)."""
 
 
 def _targets(config: RunConfig) -> int:
-    """Return how many units are in or out by chance, or are candidates."""
+    """Return the number of units that are in or out by chance, or are candidates."""
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:
@@ -302,7 +302,7 @@ def _targets(config: RunConfig) -> int:
 
 
 def data_spec(data: DataSection) -> DataSpec:
-    """Return which data a section names."""
+    """Return the data that a section names."""
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)

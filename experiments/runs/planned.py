@@ -1,4 +1,4 @@
-"""What a planned run would be able to tell, and how many trials tell whether a claim is kept."""
+"""Limits of a planned run, and the number of trials that decide whether a claim is kept."""
 
 from math import ceil, floor, log10
 
@@ -12,9 +12,9 @@ _SPARE = 1.1  # contributions may be a little shorter than the clipping norm, wh
 
 
 def trials_that_tell(plan: AuditPlan) -> int | None:
-    """Return how many trials are conclusive about the noise and the signal, rounded up to two digits.
+    """Return the number of trials that is conclusive about the noise and the signal, rounded up to two digits.
 
-    It is None where nothing is planned to be judged, or no number of trials would tell.
+    It is None where no judgement is planned, or no number of trials would be conclusive.
     """
     noise, signal = planned_noise(plan), planned_of_signal(plan)
     needed = [one.trials_needed for one in (noise, signal) if one is not None]
@@ -27,7 +27,7 @@ def trials_that_tell(plan: AuditPlan) -> int | None:
 
 
 def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimits | None:
-    """Return which missing noise a run would find; None where no insider plays or nothing is claimed.
+    """Return the missing noise that a run would find; None without an insider or a claim.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
-    """Return how often a target could count unseen that is in half of the trials, or in all where it is replaced.
+    """Return how often a target could count unnoticed that is in half of the trials, or in all if it is replaced.
 
-    It is None where no insider plays, nothing is claimed, or what it contributes cannot be weighed exactly.
+    It is None without an insider or a claim, or without the exact likelihood ratio of the target's contribution.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)

@@ -1,4 +1,4 @@
-"""Nothing outlives a run: a process that waits for the end of another one, and then ends what that one left behind.
+"""A guard that ends what a run leaves behind: a process that waits for the end of another one, and then acts.
 
 Ray starts helper processes that live on when the process that started Ray is killed. This module is also the program of
 the waiting process. It reads from a pipe that only the guarded process holds open, so it notices every kind of end, and
@@ -20,7 +20,7 @@ import psutil
 
 _MARK = "FL_AUDIT_EMBEDDED_RAY"
 _KEEP_ENVIRONMENT = "SPT_NOENV"
-"""Tells processes of Ray that change their title not to write it over their environment, where the mark is."""
+"""Tells processes of Ray that change their title not to overwrite their environment, where the mark is."""
 _SECONDS_TO_END = 8.0
 _SECONDS_BETWEEN_LOOKS = 0.15
 _GUARDS: list[subprocess.Popen[bytes]] = []  # kept, since a guard acts once its pipe is closed
@@ -31,7 +31,7 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
     """End every process that is started inside the block when the block ends, or when this process does.
 
-    Processes count that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
+    This covers processes that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
 
 
 def nothing_outlives_this_process(directory: Path | None = None) -> None:
-    """End every process that is started from now on when this process ends, however that comes.
+    """End every process that is started from now on when this process ends, in whatever way.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def nothing_outlives_this_process(directory: Path | None = None) -> None:
 
 
 def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    """Start a guard of this process, and return it with what the environment of guarded processes has."""
+    """Start a guard of this process, and return it with the environment variables of guarded processes."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
     if directory is not None:
@@ -88,7 +88,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes of this machine that carry a mark in their environment."""
+    """Return the processes of this machine that have a mark in their environment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -101,9 +101,9 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Wait until standard input ends, and then end what carries the mark that the command line names.
+    """Wait until standard input ends, and then end the processes with the mark on the command line.
 
-    Processes are killed until none is left, for some seconds at most. Their temporary directory is removed then, if the
+    Processes are killed until none is left, for some seconds at most. Their temporary directory is then removed, if the
     command line names one.
     """
     sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""Signs that long work goes on, and none where nobody looks."""
+"""Progress displays of long work, which are silent where nobody looks."""
 
 import threading
 import time
@@ -12,18 +12,20 @@ from fl_audit.experiments import verbosity
 from fl_audit.experiments.terminal import console as console_for
 
 SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
-"""When work says for the first time what it is, and how often again, where standard error is no terminal."""
+"""Seconds until the first line on the work, and between later lines, where standard error is no terminal."""
 _SECONDS_BETWEEN_LINES_HEARD = 1.0
-"""How often a function hears of it that shows each line in the place of the one before, and so hears at once."""
+"""Seconds between lines for a function that replaces each line by the next, and is called at once."""
 
 _Show = Callable[[int, str], None]
-"""Told how many more trial-rounds are done, and what goes on."""
+"""A function that takes the number of further finished trial-rounds, and the present activity."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-"""Opens a display of so many trial-rounds; the block gets a function that is told how many are done."""
+"""A function that opens a display of some trial-rounds; the block gets a function for the number of finished ones."""
 
 RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
-"""Opens a display over several runs; the block gets a function that names the next run and returns its display."""
+"""A function that opens a display over several runs; the block gets one that names the next run and returns its
+display.
+"""
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -33,7 +35,7 @@ def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on standard error how far a run is and how much time is left: a bar, or lines where that is no terminal."""
+    """Show on standard error the progress and remaining time of a run: a bar, or lines where that is no terminal."""
     with _display(total) as show:
         show(0, "starting the clients")
         yield lambda done: show(done, "playing")
@@ -41,12 +43,12 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show the same of work that is counted in steps; the block tells how many more are done.
+    """Show the progress of work in steps; the block reports the number of further finished steps.
 
     Parameters
     ----------
     what, total
-        What goes on, and how many steps it has at most.
+        The name of the work, and its largest number of steps.
     """
     with _display(total, "steps") as show:
         show(0, what)
@@ -60,7 +62,7 @@ def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Calla
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show the same over several runs, with the name of the present one."""
+    """Show the progress over several runs, with the name of the present one."""
     with _display(total) as show:
         show(0, "starting")
 
@@ -74,12 +76,12 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
 def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return the progress display of one run within that of several runs.
 
-    What an earlier attempt has finished is counted when the run begins.
+    The finished part of an earlier attempt is counted when the run begins.
 
     Parameters
     ----------
     on_round, planned
-        What is told how many trial-rounds are done, and how many the run has.
+        The function that takes the number of finished trial-rounds, and their number in the run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -112,7 +114,7 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
-    """Print a line every so often on standard error while the block works, whether or not that reports anything."""
+    """Print a line regularly on standard error while the block works, whether or not it reports anything."""
     over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
@@ -154,7 +156,7 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Print a line every so often: a log has no place for a bar that is drawn over itself."""
+    """Print a line regularly, because a log has no place for a bar that is redrawn."""
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

@@ -1,6 +1,6 @@
-"""Where a run comes from, noted when it begins and whenever it goes on: `public/provenance.json`.
+"""The origin of a run, recorded when it begins and whenever it is continued: `public/provenance.json`.
 
-A report that is written again elsewhere tells where the run was made, and not where it is read.
+A report that is written again elsewhere names the place where the run was made, not where it is read.
 """
 
 import os
@@ -34,7 +34,7 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:
-    """Add this program, on this machine, to what is noted of a run; to be called before it goes on.
+    """Add this program, on this machine, to the origin of a run; to be called before the run is continued.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:
-    """Return where a run comes from; None where that was not noted or cannot be read."""
+    """Return the origin of a run; None where it was not recorded or cannot be read."""
     try:
         return Provenance.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):
@@ -71,7 +71,7 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
 
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
-    """Return the command that was typed, without the seed; None where it was none of this software or tells it still.
+    """Return the typed command without the seed; None if it was another program's or still reveals the seed.
 
     Parameters
     ----------
@@ -107,7 +107,9 @@ def _versions() -> dict[str, str]:
 
 @cache
 def commit_of_sources() -> str | None:
-    """Return the commit of the sources, with a plus where they were changed; None where they are under no control."""
+    """Return the commit of the sources, with a plus if they were changed; None where they are under no version
+    control.
+    """
     place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:

@@ -25,7 +25,7 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class ReplayMatch:
-    """How far log-odds that were recomputed are those of the run."""
+    """The agreement of recomputed log-odds with those of the run."""
 
     difference: float  # the largest difference of any trial, over the larger of 1 and the run's log-odds
 
@@ -36,7 +36,7 @@ class ReplayMatch:
 
     @property
     def digits(self) -> int:
-        """To how many decimal digits all trials agree, 0 to 15."""
+        """Number of decimal digits to which all trials agree, 0 to 15."""
         return _DIGITS if self.difference == 0 else int(np.clip(-np.log10(self.difference), 0, _DIGITS))
 
     def __str__(self) -> str:
@@ -66,7 +66,9 @@ class Replay:
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
-        """Return how far the log-odds are those that the run in a directory stored; None where its results are gone."""
+        """Return the agreement with the log-odds that the run in a directory stored; None where its results are
+        gone.
+        """
         results = directory / "trials.parquet"
         if not results.exists():
             return None
@@ -97,7 +99,7 @@ def replay(directory: Path) -> Replay:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read what a run kept of a batch; `InputError` if the file is damaged."""
+    """Read the tensors of a batch that a run kept; `InputError` if the file is damaged."""
     try:
         stored: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:

@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 _OnRound = Callable[[int], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
-"""How long a run took that was ended between its last batch and its report."""
+"""Durations of a run that was ended between its last batch and its report."""
 _FOR_THE_END = ("pyarrow.dataset", *late.PLACES)
-"""What takes seconds to import and is needed after the last round: imported while the clients work."""
+"""Modules that take seconds to import and are needed after the last round: imported while the clients work."""
 
 
 @dataclass(frozen=True)
 class Parties:
-    """What the parties of a federation run."""
+    """The programs of a federation's parties."""
 
     client_app: ClientApp = default_client_app  # the app of every client
     strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
@@ -69,9 +69,11 @@ class Parties:
 
 HONEST = Parties()
 _ENOUGH_TRIALS = 64
-"""With so many, a run of a million targets leaves one of them without shadow trials less than once in a billion."""
+"""Number of trials with which a run of a million targets leaves one of them without shadow trials less than once in a
+billion.
+"""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
-"""What a system says of files that it does not write, whoever asks."""
+"""Error codes of systems for files that cannot be written, whoever asks."""
 
 
 def run_audit(
@@ -84,20 +86,20 @@ def run_audit(
     parties: Parties = HONEST,
     with_report: bool = True,
 ) -> "RunContents":
-    """Carry out a run, or the rest of one, write its report, and return its summary and tables, as stored.
+    """Carry out a run, or its remaining part, write its report, and return its summary and tables, as stored.
 
     Parameters
     ----------
     plan, directory
-        What to do, and the run directory, new unless `resume`.
+        The plan, and the run directory, new unless `resume`.
     resume
         Whether to go on with an interrupted run; finished batches are not computed again.
     engine, ray_address
-        Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
+        The engine of the clients, and the address of a running Ray cluster; None starts a Ray on this machine.
     progress
         Shows how far the run is.
     parties
-        What clients and server run; a study of broken mechanisms puts others in their place.
+        The programs of clients and server; a study of broken mechanisms replaces them.
     with_report
         Whether the report is written; without it there are the tables and the summary.
 
@@ -123,7 +125,7 @@ def run_audit(
 
 @contextmanager
 def _kept_if_unwritable() -> Iterator[None]:
-    """Say of a disk that takes no more, in one line, that the run can go on; each file of it is whole."""
+    """Report in one line that a full disk ends the run, which can be resumed; each file of it is complete."""
     try:
         yield
     except OSError as error:
@@ -134,7 +136,7 @@ def _kept_if_unwritable() -> Iterator[None]:
 
 
 def require_playable(plan: AuditPlan) -> None:
-    """Refuse what is wrong with data, model or settings; to be called before a directory is made.
+    """Refuse faulty data, models or settings; to be called before a directory is made.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated or the first step leaves the range of
     its numbers.
@@ -153,7 +155,7 @@ def _play(
     progress: Progress = no_progress,
     parties: Parties = HONEST,
 ) -> None:
-    """Play the batches that are not finished, and note how long the federation took to get ready and to train."""
+    """Play the unfinished batches, and record how long the federation took to get ready and to train."""
     pending = _pending_batches(plan, run)
     if not pending:
         return
@@ -169,7 +171,7 @@ def _play(
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
-    """Return the same, which begins with the first round to import what is needed after the last."""
+    """Return the same function, which on its first call also begins to import the modules for the end of the run."""
     begun = threading.Event()
 
     def told(trials: int) -> None:
@@ -205,7 +207,7 @@ def _federate(
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
-    """Play the batches that are not finished on a grid that Flower already runs.
+    """Play the unfinished batches on a grid that Flower already runs.
 
     Parameters
     ----------
@@ -217,7 +219,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
-    """Return the batches that are unfinished or damaged; refuse coins under which a target could not be attacked."""
+    """Return the unfinished or damaged batches; refuse coins under which a target could not be attacked."""
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
         assert seed is not None, "a run directory that was opened names the seed"
@@ -230,12 +232,12 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
 
 
 def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: Parties = HONEST) -> FederationPlan:
-    """Return what the server is to do about the batches that are not finished.
+    """Return the server's plan for the unfinished batches.
 
     Parameters
     ----------
     plan, pending, parties
-        What to do, the batches that are left, and who plays.
+        The plan, the remaining batches, and the programs of the parties.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -272,7 +274,7 @@ def finish(
     Parameters
     ----------
     plan, run, with_report, pdf_with_appendix
-        What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
+        The plan, the directory of its batches, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
         write_report, summarise = late.report_files.write_report, late.summary.summarise
@@ -300,7 +302,9 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return after how many trials the run was judged, now included; a report that is rewritten is no new look."""
+    """Return the numbers of trials at which the run was judged, including the present; rewriting a report is no new
+    look.
+    """
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))
@@ -308,7 +312,7 @@ def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:
-    """Return how long the run took, as far as that was noted and can be read."""
+    """Return the duration of the run, as far as it was recorded and can be read."""
     with suppress(InputError, AttributeError):
         stored: dict[str, Any] = read_json(run.path / _TIMING)
         if stored.keys() == _UNKNOWN.keys():

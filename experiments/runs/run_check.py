@@ -1,6 +1,4 @@
-"""What can be said of a run before it is played: its data, its guarantee, what it could find, and what it would
-take.
-"""
+"""Check of a run before it is played: its data, guarantee, limits of detection, time and memory."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,7 +21,7 @@ from fl_audit.verdict.signal_limit import SignalLimit
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records there really are, where a configuration names the most that are wanted."""
+    """The real sizes of the data, where a configuration names upper limits."""
 
     records: int  # of the training set D
     test_records: int
@@ -40,7 +38,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Check:
-    """What a configuration comes to."""
+    """The check of a configuration."""
 
     plan: AuditPlan  # the resolved plan, with the guarantee
     sizes: Sizes  # what there is
@@ -60,7 +58,7 @@ class Check:
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials that would be; None where no number is."""
+        """Number of trials that would be conclusive; None if no number is."""
         needed = [] if self.limits is None else [self.limits.trials_needed]
         needed += [] if self.signal is None else [self.signal.trials_needed]
         known = [number for number in needed if number is not None]
@@ -68,14 +66,14 @@ class Check:
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
-    """Look at everything that a run will need, and play a few rounds of it; nothing is written.
+    """Check everything that a run will need, and play a few rounds of it; nothing is written.
 
     Parameters
     ----------
     plan, with_probe
-        What is to be done, and whether a few rounds are played.
+        The plan, and whether a few rounds are played.
     engine
-        Where the run is to be played, for an estimate of the whole command.
+        The engine of the run, for an estimate of the whole command.
 
     Raises
     ------
@@ -114,7 +112,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
 
 
 def check_json(found: Check) -> dict[str, Any]:
-    """Return a check as JSON values; what does not apply, and what is infinite, is null."""
+    """Return a check as JSON values; values that do not apply, and infinite ones, are null."""
     plan, guarantee, limits = found.plan, found.plan.guarantee, found.limits
     return {
         "data": {

@@ -1,4 +1,4 @@
-"""The directory of a run: what is public, what only the challenger has, and what the run found."""
+"""The directory of a run: public files, secrets of the challenger, and results."""
 
 import hmac
 import json
@@ -42,7 +42,7 @@ class _Stored(BaseModel):
 
 
 class Secret(BaseModel):
-    """What only the challenger has, beside the bits: `challenger/seed.json`."""
+    """The challenger's secrets besides the bits: `challenger/seed.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -56,7 +56,7 @@ class Secret(BaseModel):
 
     @property
     def keyed_data(self) -> str | None:
-        """The digest of the records that everybody may see: only who has the key can test records on it."""
+        """The public digest of the records, with a key without which nobody can test records on it."""
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()
@@ -70,7 +70,7 @@ class RunDirectory:
 
     @property
     def summary(self) -> Path:
-        """What the run found, in numbers."""
+        """The results of the run in numbers."""
         return self.path / "summary.json"
 
     @property
@@ -79,11 +79,11 @@ class RunDirectory:
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> RunStore:
-        """Return where finished batches go."""
+        """Return the store of finished batches."""
         return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> Secret:
-        """Return what only the challenger has; `InputError` if it is missing or damaged."""
+        """Return the challenger's secrets; `InputError` if they are missing or damaged."""
         place = self.path / _SEED
         stored = read_json(place)
         try:
@@ -94,12 +94,12 @@ class RunDirectory:
 
     @contextmanager
     def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
-        """Hold the run for this process, and begin it here or go on with it; the block gets the plan, with the seed.
+        """Lock the run for this process, and begin or continue it here; the block gets the plan, with the seed.
 
         Parameters
         ----------
         plan
-            What to do; a seed that it leaves out is that of the run that goes on, or is drawn at random.
+            The plan; a missing seed is that of the continued run, or is drawn at random.
         resume
             Whether to go on with the run that was begun here, possibly with more trials.
 
@@ -142,7 +142,7 @@ class RunDirectory:
                 raise
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
-        """Return what is left to do of the run that stands here; the federation it was begun with is played on."""
+        """Return the remaining plan of the run in the directory, with the federation with which it was begun."""
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.with_seed(self.secret().seed).config
@@ -177,7 +177,7 @@ class RunDirectory:
         return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
-        """Refuse what stands where the run would write, before anything is computed."""
+        """Refuse files in the way of the run's own before anything is computed."""
         for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
         for path in (self.path / name for name in _DIRECTORIES):
@@ -185,7 +185,7 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration is finished here; `InputError` if a run of another stands here."""
+        """Return whether the run of a configuration is finished here; `InputError` if the directory has another run."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
@@ -201,7 +201,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process; the lock goes with the process, however it ends.
+        """Lock the run for this process; the lock ends with the process, in whatever way.
 
         Raises `InputError` if another process holds it.
         """
@@ -232,7 +232,7 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
-    """Return what is public of a plan: everything but the seed of the run."""
+    """Return the public part of a plan: everything but the seed of the run."""
     configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
@@ -262,7 +262,7 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
 
 
 def read_plan(path: Path) -> AuditPlan:
-    """Read what a run was to do, from its directory; `InputError` if there is no run."""
+    """Read the plan of a run from its directory; `InputError` if there is no run."""
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)

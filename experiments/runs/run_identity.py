@@ -1,4 +1,4 @@
-"""Whether two runs are the same run: what is played, on which records; not where files lie, nor on how many cores."""
+"""Identity of runs: the same configuration and records, regardless of the places of files and the number of cores."""
 
 import hashlib
 import math
@@ -11,23 +11,21 @@ from fl_audit.experiments.runs.plan import AuditPlan
 from fl_audit.federation.federation_records import split_of
 
 _OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
-"""Settings that change how a run is carried out and nothing of what comes out."""
+"""Settings that change how a run is carried out, but not its results."""
 _PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
-"""Settings that say where files lie. Whether what stands in them is the same is told by digests."""
+"""Settings with the places of files, whose contents are compared by digests."""
 _SAID = "report."  # settings that are words of the report, and decide nothing that comes out
 GROWING = "audit.trials"  # the setting that may be raised: more trials of the same run
 _CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
 _NOT_COMPARED = ("weights.path", *_CRAFTED)
-"""Parts of a public federation that may be others: a file lies elsewhere, a search ends elsewhere on another
-machine.
-"""
+"""Parts of a public federation that may differ: places of files, and results of a search on another machine."""
 _NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
 
 
 def data_digests(plan: AuditPlan) -> tuple[str, str]:
-    """Return SHA-256 digests of the records of a run, wherever they lie: trained and tested on, and all outside D.
+    """Return SHA-256 digests of the records of a run, wherever they are: trained and tested on, and all outside D.
 
-    What a federation puts in the place of a record, and the population, stand outside D.
+    The replacements of records in a federation, and the population, are outside D.
     """
     split = split_of(plan.public)
     return _digest(split.inside, split.test), _digest(split.outside)
@@ -44,7 +42,7 @@ def _digest(*parts: Records | None) -> str:
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return in words what differs between two resolved configurations that decides what comes out.
+    """Return in words the differences of two resolved configurations that affect the results.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 
 
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
-    """Return in words where a stored public federation is another than the one that follows from its configuration.
+    """Return in words the differences of a stored public federation from the one that follows from its configuration.
 
     Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
     somewhere else. Crafted records follow from the configuration by a long search, whose end depends on last digits.

@@ -1,4 +1,4 @@
-"""What can be said of a run's directory before anything else is known, and before anything slow is imported."""
+"""Checks of a run's directory that need no other knowledge and no slow import."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from fl_audit.atomic_files import SEALS, is_half
 from fl_audit.errors import InputError, require
 
 CONFIGURATION = Path("public") / "configuration.json"
-"""Where the public part of a run is described: what has this file is a run, begun or finished."""
+"""Path of the description of a run's public part; a directory with this file is a run, begun or finished."""
 _OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.json", "public", SEALS})
-"""What a process that is killed before its run has begun may leave, beside halves of files."""
+"""Files that a process killed before its run has begun may leave, besides partial files."""
 
 
 def is_begun(directory: Path) -> bool:
@@ -18,12 +18,12 @@ def is_begun(directory: Path) -> bool:
 
 
 def nearest_existing(directory: Path) -> Path:
-    """Return the directory, or the nearest of those that it would lie in, that is there already."""
+    """Return the directory, or its nearest existing parent."""
     return next(place for place in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(place))
 
 
 def _is_free(directory: Path) -> bool:
-    """Return whether a new run can begin here: nothing is there, or what one left that never began.
+    """Return whether a new run can begin here: the directory is empty, or has only traces of a run that never began.
 
     Another process may be about to begin one: its lock is asked for later, and refuses.
     """
@@ -36,13 +36,13 @@ def _is_free(directory: Path) -> bool:
 
 
 def require_run(directory: Path) -> None:
-    """Refuse a directory that holds no run; `InputError` if it holds none."""
+    """Refuse a directory without a run by an `InputError`."""
     if not is_begun(directory):
         raise InputError(f"{directory / CONFIGURATION} is missing: accepted is a directory that 'fl-audit run' made")
 
 
 def require_new_run_path(directory: Path, resume: bool) -> None:
-    """Refuse a directory where no run can begin, or go on.
+    """Refuse a directory where no run can begin or be continued.
 
     Raises `InputError` if it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it
     cannot be made, because a file stands in its way or nothing may be written there.

@@ -49,7 +49,7 @@ _PROVES = (
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs, in the signer's own words; nothing of it is checked."""
+    """The signer, in the signer's own words, which are not checked."""
 
     name: str = ""
     role: str = ""
@@ -57,7 +57,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Verified:
-    """A statement whose signature fits its key, and how the files of its directory compare with it."""
+    """A statement whose signature matches its key, and the comparison with the files of its directory."""
 
     statement: dict[str, Any]  # the in-toto statement
     key: str  # fingerprint of the key that signed it
@@ -69,12 +69,12 @@ class Verified:
 
     @property
     def agrees(self) -> bool:
-        """Whether every file is here as it was signed, but for a challenger's folder that was not handed on."""
+        """Whether every file is as it was signed, except for a challenger's folder that was not passed on."""
         return not (self.edited or self.missing or self.added)
 
 
 def new_key(path: Path) -> None:
-    """Write a new Ed25519 key, which its owner alone may read, and beside it its public key, with the ending `.pub`.
+    """Write a new Ed25519 key that only its owner may read, and beside it its public key, with the ending `.pub`.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def new_key(path: Path) -> None:
 
 
 def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bool = False) -> Verified:
-    """Write the signed statement of a finished run into its directory, in the place of one that stands there.
+    """Write the signed statement of a finished run into its directory, replacing an earlier one.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def _authenticated(payload: bytes) -> bytes:
-    """Return what is signed: the type of a payload and the payload, each with its length."""
+    """Return the signed bytes: the type of a payload and the payload, each with its length."""
     kind = _PAYLOAD_TYPE.encode()
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 
@@ -280,7 +280,7 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
 
 
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
-    """Return the public key in a file; of a private key that of which it is the private one."""
+    """Return the public key in a file, or the public key of a private key in it."""
     try:
         found: object = load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):

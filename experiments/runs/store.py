@@ -1,4 +1,4 @@
-"""Finished batches of trials on disk: written whole or not at all, proved by digests, joined into tables."""
+"""Finished batches of trials on disk: written whole or not at all, verified by digests, joined into tables."""
 
 import hashlib
 import json
@@ -29,9 +29,9 @@ _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
 class _Manifest(BaseModel):
-    """What a finished batch consists of: its trials, and the SHA-256 digest of every file by its path in the run.
+    """The contents of a finished batch: its trials, and the SHA-256 digest of every file by its path in the run.
 
-    `seal` is the digest of all the rest.
+    `seal` is the digest of everything else.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -55,7 +55,7 @@ class _Manifest(BaseModel):
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table as small as it goes without loss.
+    """Write a table with the strongest lossless compression.
 
     Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
     once the bytes of all numbers are sorted by their place.
@@ -80,7 +80,7 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True)
 class RunStore:
-    """The run directory, as far as the federation writes it."""
+    """The part of the run directory that the federation writes."""
 
     directory: Path  # the run directory
     run: str  # what distinguishes this run from every other; batches of another run are none of this one
@@ -89,7 +89,7 @@ class RunStore:
 
     @property
     def public(self) -> Path:
-        """What every client of the federation saw."""
+        """Directory of the data that every client of the federation saw."""
         return self.directory / "public"
 
     @property
@@ -103,12 +103,12 @@ class RunStore:
         Parameters
         ----------
         trials, per_batch
-            How many trials there are, and how many of them run together.
+            The number of trials, and the number of trials in a batch.
         """
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
-        """Remove what batches left behind that are not finished: cut short, damaged, or of another division of trials.
+        """Remove remains of unfinished batches: incomplete, damaged, or of another division of trials.
 
         Raises `InputError` if a directory stands where a file of a batch belongs.
         """
@@ -121,7 +121,7 @@ class RunStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store a batch; its directory appears last, complete, and is the mark that it need not be computed again."""
+        """Store a batch; its complete directory appears last, and marks that it need not be computed again."""
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
         for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
@@ -162,11 +162,13 @@ class RunStore:
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
 
     def outputs(self, trials: int) -> list[dict[str, Tensor]]:
-        """Return what the final models answered, batch by batch, in the order of `tables`, by name."""
+        """Return the outputs of the final models, batch by batch, in the order of `tables`, by name."""
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_Manifest]:
-        """Return the manifests of finished batches of the first so many trials, in order; none of them overlap."""
+        """Return the manifests of finished batches of the given number of first trials, in order; none of them
+        overlap.
+        """
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):
@@ -179,7 +181,7 @@ class RunStore:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
 
     def _inspected(self, path: Path) -> _Manifest | str:
-        """Return the manifest of a batch that is as it was written, or what is wrong with it."""
+        """Return the manifest of an unchanged batch, or what is wrong with it."""
         try:
             manifest = _Manifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
@@ -211,7 +213,7 @@ def _remove(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory, and those above it, that nobody but the owner may look into."""
+    """Make a directory and its parents that nobody but the owner may read."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -226,7 +228,7 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
-    """Write tensors as safetensors, whole or not at all; `private` keeps them from other users of the machine."""
+    """Write tensors as safetensors, whole or not at all; `private` hides them from other users of the machine."""
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
@@ -244,7 +246,7 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
 
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write JSON of a run, whole or not at all, and note its digest; see `require_sealed`.
+    """Write JSON of a run, whole or not at all, and record its digest; see `require_sealed`.
 
     Parameters
     ----------

@@ -17,13 +17,13 @@ from fl_audit.verdict.verdict import Verdict
 
 @dataclass(frozen=True)
 class RunFigure:
-    """A figure of a run; a notebook shows the picture itself."""
+    """A figure of a run, shown as an image in a notebook."""
 
     name: str  # such as `beliefs`
     path: Path  # the PNG file
 
     def _repr_png_(self) -> bytes:
-        """Return the picture for a notebook."""
+        """Return the image for a notebook."""
         return self.path.read_bytes()
 
 
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the guarantee."""
+        """The verdict on the guarantee."""
         return Verdict(self.summary["verdict"])
 
     @property
@@ -123,7 +123,7 @@ def _tables(directory: Path) -> RunTables:
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the main numbers that a run has, in words."""
+    """Return the main numbers of a run, in words."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
     numbers = {"claimed epsilon": guarantee.get("epsilon"), "at delta": guarantee.get("delta")}
     numbers["trials"] = insider.get("trials")

@@ -1,4 +1,4 @@
-"""From a plan and the tables of its run to what the report says: the facts that the sections of a report start from."""
+"""The facts of a run for the sections of its report, from its plan and tables."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,16 +35,16 @@ def summarise(
     drawn: ReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
 ) -> RunContents:
-    """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
+    """Return the contents of a finished run's report: the numbers of every finding, and those of `summary.json`.
 
     Parameters
     ----------
     plan, tables
-        What was claimed and played, and what came out.
+        The plan, and the tables of results.
     timing
-        How many seconds it took, and on which engine.
+        The duration in seconds, and the engine.
     provenance, unprotected
-        Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
+        The origin of the run, and the results of the same training without privacy; None where not recorded.
     drawn, looks
         The pictures that were drawn of its records, if any, and after how many trials it was judged, now the last.
     """
@@ -84,7 +84,9 @@ def summarise(
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
-    """Return how many records and users belong together at most, a column that looks like a person's counted as one."""
+    """Return the largest numbers of records and users that belong together, counting a column that looks like a
+    person's.
+    """
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)

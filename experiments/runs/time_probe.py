@@ -1,4 +1,4 @@
-"""How long a run will take and how much memory: its first batches are played for a few rounds, and thrown away."""
+"""Estimate of a run's time and memory: its first batches are played for a few rounds, and discarded."""
 
 import time
 from contextlib import suppress
@@ -21,23 +21,25 @@ from fl_audit.server.app import FederationClock, build_server_app
 from fl_audit.trials import TrialBatch
 
 ENOUGH_SECONDS = 4.0
-"""A probe ends with the round in which it has taken so long, once it has two rounds to tell a time from."""
+"""Duration after which a probe ends with the round, once it has two rounds to measure."""
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
 _RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
-"""How long Ray takes to start, a client's process, and a report with a row for a trial and round, beside the imports of
-this program: measured on machines of two cores."""
+"""Start times of Ray, a client's process, and a report with a row for a trial and round, besides the imports of this
+program: measured on machines of two cores.
+"""
 _PROCESSES_APART = 2
-"""The victim's and the insider's."""
+"""The processes of the victim and of the insider."""
 _MEMORY_AT_THE_END, _MEMORY_OF_RAY, _MEMORY_OF_CLIENTS = 170 * 2**20, 60 * 2**20, 215 * 2**20
-"""What a report adds to this process, what Ray adds to it, and what a client's process takes before its first call:
-without the pages that processes share, as measured."""
+"""Memory that a report adds to this process, that Ray adds to it, and that a client's process takes before its first
+call: without pages that processes share, as measured.
+"""
 _SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
-"""What a round costs on Ray beside the clients' work, and each of its client calls, which share calls of Ray."""
+"""Costs of a round on Ray besides the clients' work, and of each of its client calls, which share calls of Ray."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a few rounds took."""
+    """The measurements of a few rounds."""
 
     trials: int  # trials that were played together
     rounds: int  # rounds of each trial that were timed
@@ -54,7 +56,7 @@ class _EnoughError(Exception):
 
 
 class _Stopwatch:
-    """Counts the rounds of some trials, and ends the run when it has seen enough of them."""
+    """A counter of the rounds of some trials, which ends the run after enough of them."""
 
     def __init__(self, trials: int, rounds: int) -> None:
         self.trials, self.planned = trials, rounds
@@ -78,14 +80,14 @@ class _Stopwatch:
 
 
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
-    """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
+    """Play the first batches of a plan for a few rounds in this process, write nothing, and estimate the whole run.
 
     Raises `FederationError` if a client fails.
 
     Parameters
     ----------
     plan, engine
-        What is to be done, and where; it is tried on the local engine.
+        The plan, and its engine; the probe uses the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
@@ -122,8 +124,8 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
     """Return how long clients take to start and to train.
 
-    In this process, one after the other, they train for `alone` seconds. It would take this process `imports` seconds
-    again to get here, which tells how fast the machine is.
+    In this process, one after the other, they train for `alone` seconds. Starting this process again would take
+    `imports` seconds, which shows the speed of the machine.
     """
     settings, public = plan.config.run, plan.public
     match engine:
@@ -150,7 +152,7 @@ def _clients_of_a_round(plan: AuditPlan) -> int:
 
 
 def _client_processes(plan: AuditPlan) -> int:
-    """Return how many client processes an embedded Ray has on this machine."""
+    """Return the number of client processes of an embedded Ray on this machine."""
     settings = plan.config.run
     cores = max(1, usable_cores() // settings.threads)
     is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING

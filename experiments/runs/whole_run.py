@@ -1,6 +1,6 @@
-"""A run as it is asked for, by the command line and by the Python API: both play it through this module.
+"""A run as requested by the command line or the Python API, which both play it through this module.
 
-It imports little: what is wrong with a configuration or a directory is answered before what takes seconds to import.
+The module imports little, so that faults of a configuration or a directory are reported before slow imports.
 """
 
 import threading
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
 OnPlan = Callable[["AuditPlan"], None]
-"""Told the plan of a run before it is played."""
+"""A function that receives the plan of a run before it is played."""
 _OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.backend")
 
 
@@ -42,14 +42,14 @@ class WholeRun:
 def whole_run(
     config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
 ) -> WholeRun:
-    """Return the run that is asked for, before anything is written or imported that takes seconds.
+    """Return the requested run, before any file is written and before slow imports.
 
     Parameters
     ----------
     config, directory, resume
-        What to do, and the run directory, which must be new unless `resume`.
+        The configuration, and the run directory, which must be new unless `resume`.
     engine, ray_address
-        Where the clients run, and the address of a running Ray cluster, or None.
+        The engine of the clients, and the address of a running Ray cluster, or None.
     without_privacy
         Whether the same training is played without privacy too.
 
@@ -105,12 +105,12 @@ def play(asked: WholeRun, on_plan: OnPlan = lambda plan: None) -> "RunContents":
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds.
+    """Start the Ray of a run, and meanwhile import the modules that the run needs: each takes seconds.
 
     Parameters
     ----------
     stack, settings
-        What holds Ray open, and the settings that say how much of it there is.
+        The stack that holds Ray open, and the settings of its size.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

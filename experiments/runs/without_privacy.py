@@ -1,4 +1,4 @@
-"""The same training without privacy beside a run: named to `report --without-privacy`, or played by `run`."""
+"""The same training without privacy beside a run: given to `report --without-privacy`, or played by `run`."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from fl_audit.experiments.runs.store import write_json
 from fl_audit.federation.run_tables import Unprotected
 
 _TRAINING = ("data", "model", "training")
-"""Sections that both runs must have alike; privacy and what watches it may differ."""
+"""Sections that both runs must have in common; privacy and audit may differ."""
 
 _MOST_TRIALS = 20  # as many trainings without privacy give its mean accuracy closely enough
 _PLACE = Path("public") / "without-privacy.json"
@@ -39,16 +39,15 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 
 def unprotected_place(directory: Path) -> Path:
-    """Return where the same training without privacy is kept: beside the run."""
+    """Return the directory of the same training without privacy: beside the run."""
     place = Path(os.path.realpath(directory))
     return place.with_name(f"{place.name}-without-privacy")
 
 
 def note_unprotected(run: Path, other: Path) -> None:
-    """Note beside a run what the same training without privacy is worth, for its report.
+    """Record the results of the same training without privacy beside a run, for its report.
 
-    Raises `InputError` if the other run is private, trains something else, is not finished, or holds what it did not
-    write.
+    Raises `InputError` if the other run is private, trains something else, is not finished, or has changed files.
 
     Parameters
     ----------
@@ -65,7 +64,9 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> Unprotected | None:
-    """Return what was noted of the same training without privacy; None where nothing was, or it cannot be read."""
+    """Return the recorded results of the same training without privacy; None where there are none, or they cannot be
+    read.
+    """
     try:
         return Unprotected.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The points of a sweep: one configuration changed in a few settings, every combination of their values."""
+"""The points of a sweep: one configuration with every combination of values of a few settings."""
 
 import itertools
 import re
@@ -156,7 +156,7 @@ def describe(settings: Settings) -> str:
 
 
 def _name(settings: Settings) -> str:
-    """Return a name of a directory: readable, of plain letters, different for different settings."""
+    """Return a readable directory name of plain letters that differs for different settings."""
     shown = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
     plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", shown)
     if plain == shown and len(plain) <= _LONGEST_NAME:

@@ -28,12 +28,14 @@ _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
 _MARKERS = ("o", "s", "^", "D", "P", "v")
 _FEWEST_FOR_A_DENSITY = 20
-"""Fewer models are drawn one by one: a curve over them would show its own width, and not theirs."""
+"""Number of models below which they are drawn one by one, because a density would show its own width instead of
+theirs.
+"""
 _MOST_LABELS = 12
 
 
 class _Group(NamedTuple):
-    """Points that are drawn alike."""
+    """Points with the same drawing style."""
 
     label: str
     rows: Flags
@@ -49,9 +51,9 @@ def landscape_figure(
     Parameters
     ----------
     points, models
-        As `points_table` and `models_table` return them; the marginal densities are over models.
+        The tables of `points_table` and `models_table`; the marginal densities are over models.
     utility, title
-        What the vertical axis shows, and the title of the figure.
+        The quantity on the vertical axis, and the title of the figure.
     by_guarantee
         Whether the horizontal axis shows the claimed epsilon, where it varies; else Epsilon*.
     """
@@ -89,9 +91,7 @@ def landscape_figure(
 
 
 def _guarantee_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figure:
-    """Draw utility over the claimed epsilon; what guarantees nothing is a level that no guarantee can be held
-    against.
-    """
+    """Draw utility over the claimed epsilon; points without a guarantee are a horizontal line for reference."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     private = points["private"].to_numpy(dtype=bool)
@@ -116,7 +116,7 @@ def _guarantee_figure(points: pd.DataFrame, utility: Utility, title: str) -> Fig
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
-    """Return baselines, then points by the epsilon that they guarantee; all private ones together if there are many."""
+    """Return baselines, then points by their guaranteed epsilon; all private ones together if there are many."""
     private = points["private"].to_numpy(dtype=bool)
     groups = [_Group(NO_GUARANTEE, ~private, "#b35806", "X")] if (~private).any() else []
     rounded = np.array([float(f"{value:.3g}") for value in points["epsilon"].to_numpy(dtype=np.float64)])
@@ -178,7 +178,7 @@ def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: b
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Write at each of few points its number in the table, so that no name hides another; equal places share one."""
+    """Number a small set of points as in the table, so that no name hides another; equal places share a number."""
     shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return

@@ -1,4 +1,4 @@
-"""One page over a sweep: the landscape, what was varied, and every point."""
+"""A page on a sweep: the landscape, the varied settings, and every point."""
 
 from html import escape
 from urllib.parse import quote
@@ -40,7 +40,7 @@ _STEP = (
 
 
 def chance_text(sweep: Sweep) -> str:
-    """Return what Epsilon* reaches by chance alone, in a sentence; empty where that is not known."""
+    """Return a sentence on the Epsilon* that chance alone gives; empty where it is not known."""
     if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
         return ""
     least, most = (number_text(end, 3) for end in (known.min(), known.max()))
@@ -49,7 +49,7 @@ def chance_text(sweep: Sweep) -> str:
 
 
 def fit_text(sweep: Sweep) -> str:
-    """Return in a sentence whether normals fit the losses, by which Epsilon* of all points is found."""
+    """Return a sentence on whether normals fit the losses, from which Epsilon* of all points is computed."""
     by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
     if not tested:
@@ -65,7 +65,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     Parameters
     ----------
     sweep, title
-        What was found, and its heading.
+        The results, and the heading.
     """
     points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
@@ -90,7 +90,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
 
 def _best_text(best: "pd.DataFrame") -> str:
-    """Return the ends of the frontier, in what is held against each other."""
+    """Return the ends of the frontier, in the two quantities that are compared."""
     if best.empty:
         return "none of them is on a frontier."
     ends = []

@@ -1,4 +1,4 @@
-"""The points of a sweep are played: in this process, or one task of Ray a point; a finished point is kept.
+"""Playing of a sweep's points: in this process, or one task of Ray a point; a finished point is kept.
 
 Ray Tune was looked at and left alone. Of it this needs one task a point, which plain Ray gives; its experiments resume
 from pickles on disk, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point
@@ -47,17 +47,17 @@ _Told = Callable[[str], None]  # is told the name of a point
 def play_points(
     plans: _Plans, directory: Path, options: RayOptions | None, progress: RunsProgress, on_finished: _Told, secret: int
 ) -> None:
-    """Play the points that are not finished yet, the longest first.
+    """Play the unfinished points, the longest first.
 
     Parameters
     ----------
     plans, directory
-        What each point is to do, by its name, and where the run directories go, by the names of the points.
+        The plan of each point by its name, and the parent of the run directories, which have the names of the points.
     options
-        Which Ray, and how much of it a point takes: as many are played at a time as it has room for. None plays one
-        after the other in this process.
+        The Ray, and a point's share of it: as many points are played at a time as it has room for. None plays one after
+        the other in this process.
     progress, on_finished
-        What shows how far all points together are, and what is told of each whose run directory has just appeared.
+        The progress display of all points together, and the function that is called for each new run directory.
     secret
         The sweep's secret, from which each point has a seed of its own, unless its configuration names one.
 
@@ -86,14 +86,14 @@ def play_points(
 
 
 def _pending(plans: _Plans, directory: Path) -> list[str]:
-    """Return the names of the points that are not finished, the longest first."""
+    """Return the names of the unfinished points, the longest first."""
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
         said = f"{stray} is there and holds no finished point of this sweep"
         require(not stray.exists(), f"{said}: accepted is another --out")
 
     def work(name: str) -> float:
-        """Return about how long a run takes, in records that gradients are computed of; a round costs something too."""
+        """Return the approximate work of a run, in records with gradients; a round has a cost too."""
         expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 
@@ -101,9 +101,9 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 
 
 def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
-    """Return a plan with a seed that nobody can tell from the seeds of other points.
+    """Return a plan with a seed that cannot be derived from the seeds of other points.
 
-    Two runs under one seed share their noise, so whoever compares what they released can take it off.
+    Two runs with one seed share their noise, so that comparing their releases removes it.
     """
     if plan.config.run.seed is not None:
         return plan
@@ -116,7 +116,7 @@ def _trial_rounds(plan: AuditPlan) -> int:
 
 
 def _partial_directory(directory: Path) -> Path:
-    """Return where a point is written before it is whole; nothing stands there."""
+    """Return the path of a point's unfinished directory, which does not exist yet."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     return partial
@@ -213,7 +213,7 @@ def _counter() -> Any:
 
 
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
-    """Return references to what points need on machines that have neither data nor modules of the user, by data."""
+    """Return references to the data and user modules that points need on other machines, by data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(Portable(sent_modules(names), cloudpickle.dumps))
 
@@ -224,7 +224,7 @@ def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Return all texts in a configuration: some of them name functions of the user."""
+    """Return all texts in a configuration, some of which name functions of the user."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -233,7 +233,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _play_alone(plan: AuditPlan, counter: Any) -> Files:
-    """Play one point in a scratch directory of whatever machine this is, and return the run directory."""
+    """Play one point in a scratch directory of this machine, and return the run directory."""
 
     @contextmanager
     def told(pending: int) -> Iterator[Callable[[int], None]]:
@@ -259,7 +259,7 @@ def _play_alone(plan: AuditPlan, counter: Any) -> Files:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write a run directory, whole or not at all; what only the challenger has is for the owner's eyes."""
+    """Write a run directory, whole or not at all; the challenger's secrets are only for the owner's eyes."""
     partial = _partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():

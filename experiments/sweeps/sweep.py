@@ -31,7 +31,7 @@ RUNS = "points"
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found."""
+    """The results of a sweep."""
 
     models: pd.DataFrame  # one row a model, see `models_table`
     points: pd.DataFrame  # one row a point, see `points_table`
@@ -49,22 +49,22 @@ def run_sweep(
     engine: Engine = Engine.RAY,
     by_guarantee: bool = True,
 ) -> Sweep:
-    """Play the points that are not finished yet, and write what all of them found.
+    """Play the unfinished points, and write the results of all.
 
     Parameters
     ----------
     points
-        What is played; their trials are the repetitions.
+        The points; their trials are the repetitions.
     directory
-        Where everything goes: a run directory for each point under `points/`, models.parquet (one row a model, written
-        anew after every point), points.csv and landscape.png. Finished points are not computed again.
+        The directory of the results: a run directory for each point under `points/`, models.parquet (one row a model,
+        written anew after every point), points.csv and landscape.png. Finished points are not computed again.
     options, engine
-        Which Ray, None being an embedded one with every core; and whether many points are played at a time over it, or
-        one after the other in this process.
+        The Ray, None being an embedded one with every core; and whether many points are played at a time on it, or one
+        after the other in this process.
     utility
-        What utility is; None means the area under the ROC where there are two classes, else accuracy.
+        The measure of utility; None means the area under the ROC where there are two classes, else accuracy.
     progress, title
-        What shows how far all points together are, and the title of the landscape.
+        The progress display of all points together, and the title of the landscape.
     by_guarantee
         Whether utility is held against the claimed epsilon, where that varies; else against Epsilon*.
 
@@ -98,7 +98,7 @@ def run_sweep(
 
 
 def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:
-    """Return what every point is to do; a neighbour is searched once for all points that share the question."""
+    """Return the plan of every point; a neighbour is searched once for all points with the same question."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
@@ -121,7 +121,7 @@ def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditP
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory of a sweep for this process; the lock goes with the process, however it ends."""
+    """Hold the directory of a sweep for this process; the lock ends with the process, in whatever way."""
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
@@ -132,7 +132,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _secret(directory: Path) -> int:
-    """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call."""
+    """Return the secret of a sweep, 256 bits, from which every point's seed is derived; drawn at its first call."""
     # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():

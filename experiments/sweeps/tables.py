@@ -19,7 +19,7 @@ CLAIMED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
-"""Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
+"""Column of Epsilon* of a point's untrained models, which cannot leak: the value by chance alone."""
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted")
 
 
@@ -72,7 +72,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 
 
 def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
-    """Return what utility is: what is wanted, else the area under the ROC where there are two classes.
+    """Return the measure of utility: the wanted one, else the area under the ROC where there are two classes.
 
     Parameters
     ----------
@@ -90,9 +90,7 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
-    """Whether the private points of a table guarantee different epsilons, so that utility is held against the
-    guarantee.
-    """
+    """Return whether the private points guarantee different epsilons, so that utility is compared with the guarantee."""
     claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
     return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
 

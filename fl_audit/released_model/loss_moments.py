@@ -54,7 +54,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values are possible moments of scores: whole counts, finite means, finite squares of at least 0."""
+        """Whether the values can be moments of scores: whole counts, finite means, squares finite and at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 

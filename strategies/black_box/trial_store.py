@@ -100,8 +100,7 @@ class Campaign:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the server alone certainly adds noise, so that a claim covers adversaries that know all others'
-        replies.
+        """Whether the server alone certainly adds noise; a claim then covers adversaries that know all others' replies.
 
         This holds where the others are held still, and where they replied the same to the first model in every trial
         that counts.

@@ -105,7 +105,7 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Put the copy back into its first state; if not thoroughly, only where Python was seen to write."""
+        """Restore the copy to its first state; if not thoroughly, only where Python was seen to write."""
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -126,7 +126,7 @@ class WorkingCopy:
             self._first = self._listed()
 
     def note(self, path: str) -> None:
-        """Note where something is written."""
+        """Record a path that is written to."""
         place = os.path.realpath(path)
         if place.startswith(f"{self._room}{os.sep}"):
             self._is_written = self.was_written = True
@@ -134,7 +134,7 @@ class WorkingCopy:
             self.outside += [place] if place not in self.outside else []
 
     def moved(self, path: str) -> str:
-        """Return where something of the directory is in the copy; every other path as it is."""
+        """Return the path in the copy of something in the directory; other paths unchanged."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
         inside = inside and not path.startswith(f"{self._room}{os.sep}")
         return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
@@ -146,7 +146,7 @@ _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
 
 @contextmanager
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
-    """Play a trial in a copy of the working directory, with silent trackers; afterwards the copy is as it was.
+    """Play a trial in a copy of the working directory, with silent trackers; the copy is restored afterwards.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
 
 def moved_here(path: str) -> str:
-    """Return where something is in the copy in which a trial is played at this moment."""
+    """Return a path in the copy of the trial that is played at present."""
     return path if _here["copy"] is None else str(_here["copy"].moved(path))
 
 
@@ -193,7 +193,7 @@ _own: list[WorkingCopy] = []
 
 
 def own_copy() -> WorkingCopy:
-    """Return the copy in which this process is already, or one of its own, which goes when the process ends."""
+    """Return the copy in which this process already is, or one of its own, which is removed when the process ends."""
     if _here["copy"] is not None:
         found: WorkingCopy = _here["copy"]
         return found
@@ -204,7 +204,7 @@ def own_copy() -> WorkingCopy:
 
 
 def outside_words(paths: Sequence[str]) -> str:
-    """Return what is said of files that could not be kept apart; empty for none."""
+    """Return a sentence on files that could not be kept apart; empty for none."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
@@ -226,7 +226,7 @@ _LOGS = {
 
 
 class _SilentFile:
-    """A writer of files that opens none: it takes any call, and does nothing."""
+    """A writer of files that opens none: it accepts any call, and does nothing."""
 
     def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
         self.get_logdir = lambda: place
@@ -236,12 +236,12 @@ class _SilentFile:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Take anything, and do nothing."""
+    """Accept any arguments, and do nothing."""
 
 
 @contextmanager
 def _silent_trackers() -> Iterator[None]:
-    """Keep the known trackers from noting anything; afterwards they go on as before."""
+    """Keep the known trackers from recording; afterwards they work as before."""
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, _SWITCHES))
         for module, names in _LOGS.items():

@@ -1,1 +1,1 @@
-"""The audit of a running federation: an observer around its strategy."""
+"""The audit of a running federation by an observer around its strategy."""

@@ -1,4 +1,4 @@
-"""An observer of releases around any strategy, of either of Flower's interfaces: it changes nothing of what that does.
+"""An observer of releases around any strategy, of either of Flower's interfaces, whose behaviour does not change.
 
 strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
 """
@@ -21,12 +21,12 @@ from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
-"""What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
+"""Weight of a reply over the heaviest in those of Flower's strategies that count no examples; None is not known."""
 _Said = Mapping[int, CanaryNote | None]  # the notes of canaries, by the place of their reply
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
-    """Return a strategy of the same interface that does the same, and whose releases are watched.
+    """Return a strategy of the same interface and behaviour whose releases are observed.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
 
 
 class _Watched:
-    """What both kinds of watched strategies do: the same as the strategy, whose releases are noted."""
+    """The common part of observed strategies: they behave as the strategy, and its releases are recorded."""
 
     def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
         self.strategy, self.watch = strategy, watch
@@ -55,7 +55,7 @@ class _Watched:
     def _aggregated(
         self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
-        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        """Return the strategy's result on the replies, and store the notes of the canaries."""
         # To which norm the strategy clips, as Flower's say; adaptive ones do so in a round that has not ended.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
@@ -69,7 +69,7 @@ class _Watched:
 
 
 class ObservedStrategy(_Watched, Strategy):
-    """A strategy of the new interface, watched."""
+    """A strategy of the new interface under observation."""
 
     # Whom the strategy asks, and what it says.
     summary = property(lambda self: self.strategy.summary)
@@ -85,7 +85,7 @@ class ObservedStrategy(_Watched, Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
+        """Return the strategy's result on the replies, after taking the notes of canaries out of them."""
         answered = list(replies)
         said = {
             place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
@@ -98,7 +98,7 @@ class ObservedStrategy(_Watched, Strategy):
 
 
 class ObservedLegacyStrategy(_Watched, OldStrategy):
-    """A strategy of the old interface, watched."""
+    """A strategy of the old interface under observation."""
 
     initialize_parameters = property(lambda self: self.strategy.initialize_parameters)
     configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
@@ -110,7 +110,7 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
+        """Return the strategy's result on the replies, after taking the notes of canaries out of them."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
@@ -122,7 +122,7 @@ class ObservedLegacyStrategy(_Watched, OldStrategy):
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
-    """Give the tensors when they are asked for: reading them may fail."""
+    """Yield the tensors when they are asked for, because reading them may fail."""
     if isinstance(model, Parameters):
         yield from parameters_to_ndarrays(model)
     else:
@@ -130,9 +130,9 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
-    """Give the notes of replies at some places, with what each weighs over the heaviest; asked for after averaging.
+    """Yield the notes in replies, with each one's weight over the heaviest; to be called after averaging.
 
-    Only then, since a wrapper may have made the weights equal.
+    Only then are the weights final, because a wrapper may have made them equal.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
@@ -148,7 +148,7 @@ def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[
 
 
 def _weight(reply: Any, key: str) -> float:
-    """Return the weight that a reply names, under a key in the new interface; 0 where it names none."""
+    """Return the weight in a reply, under a key in the new interface; 0 where it has none."""
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
         named = next((one.get(key) for one in records), None)

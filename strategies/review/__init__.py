@@ -1,1 +1,1 @@
-"""A whole Flower app, as it is, held to what it says: found, started without its clients, and played with."""
+"""Review of a whole, unchanged Flower app: it is found, started without its clients, and tested by trials."""

@@ -1,4 +1,4 @@
-"""A Flower app as its `pyproject.toml` names it, and its two objects, with inert stand-ins for what is not installed.
+"""A Flower app as its `pyproject.toml` names it, and its two objects, with inert stand-ins for missing packages.
 
 Apps import packages that this machine lacks: most are for their clients and their data.
 """
@@ -33,7 +33,7 @@ class App:
 
 
 def read_app(directory: Path) -> App:
-    """Read the app of a directory; refused if there is none."""
+    """Read the app in a directory; refused if there is none."""
     accepted = "accepted is the directory of a Flower app, whose pyproject.toml has [tool.flwr.app.components]"
     path = directory / "pyproject.toml"
     if not path.is_file():
@@ -82,7 +82,7 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
 
 class _Kind(type):
-    """What stand-ins are: classes, so that they can be called, subclassed, subscripted and named in annotations."""
+    """The type of stand-ins: classes, so that they can be called, subclassed, subscripted and named in annotations."""
 
     def __getattr__(cls, name: str) -> Any:
         return _attribute(name)
@@ -103,7 +103,7 @@ def _attribute(name: str) -> Any:
 
 
 class _StandIn(metaclass=_Kind):
-    """Something that takes everything and does nothing."""
+    """An object that accepts everything and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -120,12 +120,12 @@ class _StandIn(metaclass=_Kind):
 
 
 def is_stand_in(found: object) -> bool:
-    """Return whether something stands in the place of what is not installed."""
+    """Return whether an object is a stand-in for something that is not installed."""
     return isinstance(found, (_StandIn, _Kind))
 
 
 class StandIns(MetaPathFinder, Loader):
-    """Finds stand-ins where the code of one directory imports a package that is not installed; nobody else gets one."""
+    """Finds stand-ins where the code of one directory imports a package that is not installed; other code gets none."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -133,16 +133,16 @@ class StandIns(MetaPathFinder, Loader):
 
     @property
     def words(self) -> str:
-        """What is missing, as the end of a sentence; empty if nothing is."""
+        """The missing packages, as the end of a sentence; empty if there are none."""
         return f"; not installed here: {', '.join(self.packages)}" if self.packages else ""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Find a stand-in for a package that nobody has found.
+        """Find a stand-in for a package that no other finder has found.
 
         Parameters
         ----------
         fullname, path, target
-            As of `importlib.abc.MetaPathFinder`.
+            As in `importlib.abc.MetaPathFinder`.
         """
         top = fullname.partition(".")[0]
         if top not in self.packages:
@@ -152,14 +152,14 @@ class StandIns(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def _is_asking(self) -> bool:
-        """Return whether the import that goes on stands in the directory: libraries see what is really installed."""
+        """Return whether the current import comes from the directory: libraries see what is really installed."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
         return frame.f_code.co_filename.startswith(self._directory)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return a module that has everything."""
+        """Return a module that has every attribute."""
         module = ModuleType(spec.name)
         module.__getattr__ = _attribute  # type: ignore[method-assign]
         return module

@@ -1,4 +1,4 @@
-"""What an app says of its privacy, in its own words: the parameters of its wrappers and modifiers."""
+"""Claims of an app about its privacy, in its own words: the parameters of its wrappers and modifiers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class StatedAppClaim:
-    """A claim, and where it comes from."""
+    """A claim, and its source."""
 
     claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
     source: str  # where it was read, in words
@@ -42,7 +42,7 @@ class StatedAppClaim:
 def stated_by(
     strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
 ) -> StatedAppClaim:
-    """Return what a strategy and the modifiers of its clients claim.
+    """Return the claim of a strategy and the modifiers of its clients.
 
     A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
     once a round; of Flower's adaptive wrappers the noised count of clipped clients is composed with it (Andrew et al.
@@ -97,7 +97,7 @@ def stated_by(
 
 
 def named_in(config: Mapping[str, object]) -> str:
-    """Return what a run configuration names of privacy, in words; empty for nothing.
+    """Return in words the privacy settings of a run configuration; empty for none.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def is_on(value: object) -> bool:
 
 
 def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
-    """Return what a claim comes to in a round and over all rounds; `none` where nothing is claimed.
+    """Return a claim's epsilon in a round and over all rounds; `none` where nothing is claimed.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
 
 
 def _held(layer: object, name: str) -> object:
-    """Return an attribute, of the object or its class, None if there is none, and the error if it cannot be had."""
+    """Return an attribute of an object or its class, None if there is none, and the error if it cannot be read."""
     try:
         return getattr(layer, name, None)
     except Exception as error:  # a property of other people's code
@@ -183,7 +183,7 @@ def _held(layer: object, name: str) -> object:
 
 
 def _read(value: object) -> float | None:
-    """Return a number of any library, such as a tensor of one value; None if it is none."""
+    """Return a number from any library, such as a tensor of one value; None if it is none."""
     if isinstance(value, Real):
         return None if isinstance(value, bool) else float(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -192,7 +192,7 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Give those attributes of a strategy that name noise, and are no numbers that could be read."""
+    """Yield those attributes of a strategy that name noise, and cannot be read as numbers."""
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

@@ -1,6 +1,6 @@
-"""A look into the clients of an app: they train as they would, in this process, and Opacus is recorded at work.
+"""An inspection of the clients of an app: they train as usual, in this process, while Opacus is recorded.
 
-The app's own rounds are played with its own clients. Two of them train; the others hand in what the second one did.
+The app's own rounds are played with its own clients. Two of them train; the others repeat the reply of the second one.
 """
 
 import signal
@@ -36,7 +36,7 @@ from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2
-"""Clients that train, and rounds that are played: two tell what repeats from one to the other."""
+"""Clients that train, and rounds that are played: two show what repeats from one to the other."""
 _OFFER = (
     "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
     "FederatedDataset.load_partition where the app has none; it gets a partition and the number of partitions"
@@ -45,7 +45,7 @@ _OFFER = (
 
 @dataclass(frozen=True)
 class OfClients:
-    """What came of a look into the clients."""
+    """The result of inspecting the clients."""
 
     assessment: Assessment | None  # None where they could not train
     unseen: str = ""  # why they could not, in words; empty where they could
@@ -54,7 +54,7 @@ class OfClients:
 def look_into_clients(
     app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
 ) -> OfClients:
-    """Have the clients of an app train in this process, and return what came of it.
+    """Have the clients of an app train in this process, and return the assessment.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def look_into_clients(
     data
         The reviewer's data in the place of the app's, as `module:function`; None for the app's own.
     seconds, delta
-        How long the clients may train, and the delta of the claim; None for that of their accountants.
+        The time for the clients' training, and the delta of the claim; None for that of their accountants.
     """
     try:
         client = loaded(app, app.client, StandIns(app.directory))
@@ -113,7 +113,7 @@ class _Clients:
     errors: list[str] = field(default_factory=list)
 
     def answer(self, message: Message) -> Message | None:
-        """Answer a message as the client that it is for."""
+        """Return the answer of the client that a message is for."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Who is asked first sits first.
         place = self._seats.setdefault(node, len(self._seats))
@@ -146,7 +146,7 @@ class _Clients:
         return reply
 
     def call(self, message: Message, context: Context) -> Message:
-        """Have the client app answer, in the old interface where it has that."""
+        """Have the client app answer, in the old interface if it uses that."""
         make_messages_for(RUN_ID, message.metadata.dst_node_id)
         try:
             if is_of_old_interface(self.client):
@@ -164,7 +164,7 @@ class _Clients:
         )  # fmt: skip
 
     def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Return the training of the first client in its first round, once more from the start."""
+        """Return the training of the first client in its first round, repeated from the start."""
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
         with suppress(Enough), recorded(recorder):
@@ -173,7 +173,7 @@ class _Clients:
         return recorder.training(None, place, number)
 
     def _evaluated(self, place: int, reply: Message) -> None:
-        """Note what a client reports of an evaluation."""
+        """Record a client's report of an evaluation."""
         number = self._rounds.get(place, 0)
         known = self.trainings.get((place, number))
         if known is not None and reply.has_content():
@@ -229,7 +229,7 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 @contextmanager
 def _own_data(app: App, named: str | None) -> Iterator[None]:
-    """Put a reviewer's data in the place of the app's: of its function of the same name, and of Flower's data sets."""
+    """Replace the app's data by a reviewer's, in its function of the same name, and in Flower's data sets."""
     if named is None:
         yield
         return

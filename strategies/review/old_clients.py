@@ -11,12 +11,12 @@ from fl_audit.errors import InputError
 
 
 def is_of_old_interface(client: ClientApp) -> bool:
-    """Return whether a client app is made of a `client_fn`."""
+    """Return whether a client app is built from a `client_fn`."""
     return getattr(client, "_call", None) is not None
 
 
 def old_message(message: Message) -> Message:
-    """Return a message as clients of the old interface read it.
+    """Return a message in the form for clients of the old interface.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def old_message(message: Message) -> Message:
 
 
 def of_old_message(reply: Message, asked: Message) -> Message:
-    """Return a reply of the old interface as strategies of the new one read it.
+    """Return a reply of the old interface in the form for strategies of the new one.
 
     Parameters
     ----------
     reply, asked
-        What the client answered, and the message that it answers, in the old form.
+        The client's answer, and the message that it answers, in the old form.
     """
     if not reply.has_content():
         return reply

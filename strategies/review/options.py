@@ -1,4 +1,4 @@
-"""What a reviewer says besides the app: it is read before anything of Flower is."""
+"""Options of a reviewer besides the app, which are read before Flower is imported."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from fl_audit.privacy.names import NoiseOver
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """What a reviewer says besides the app."""
+    """The options of a reviewer besides the app."""
 
     # `epsilon`, `delta`, `noise_multiplier`, `adjacency`: the claim; None reads it from the app.
     epsilon: float | None = None

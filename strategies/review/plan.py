@@ -1,6 +1,6 @@
-"""How an app is reviewed: with how many clients, on which model, in which scenarios, and in how many.
+"""The plan of a review: the number of clients, the model, the scenarios, and the number of trials.
 
-Beside the model it may give away metrics, numbers of examples, buffers and replies to evaluations.
+Besides the model an app may reveal metrics, numbers of examples, buffers and replies to evaluations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,18 +31,18 @@ from fl_audit.strategies.grids import InProcessGrid
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
 _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
-"""Enough to show what carries no noise at all."""
+"""Enough trials to find releases without any noise."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5  # how often a strategy may look who is there before it asks anybody
 _LEFT_OUT = ("large model", "own model, around a median")
-"""Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
+"""Environments that the app's own model replaces, or in which its size only adds time."""
 USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
 USUAL_ROUNDS = 3  # most rounds of an app that a trial has unless a reviewer says it
 _MOST_PARAMETERS = 5_000_000
 
 
 class SideChannel(StrEnum):
-    """What may leak beside the model."""
+    """A side channel beside the model."""
 
     METRICS = "metrics"
     EXAMPLES = "example counts"
@@ -55,11 +55,11 @@ NUMBERS = {
     SideChannel.EXAMPLES: "more examples than true",
     SideChannel.EVALUATION: "evaluation",
 }
-"""The scenario that is played for the sake of one of these alone, whatever is claimed."""
+"""The scenario that is played for one of these alone, whatever is claimed."""
 
 
 class Plan(NamedTuple):
-    """Which trials are played, and how many."""
+    """The trials to play, and their number."""
 
     kinds: tuple[Scenario, ...]  # their kinds
     rounds: int  # rounds of a trial
@@ -68,19 +68,19 @@ class Plan(NamedTuple):
 
 
 class _Hurried(InProcessGrid):
-    """A room that ends a strategy which waits for more clients than there are."""
+    """A grid that ends a strategy which waits for more clients than there are."""
 
     _looks = 0
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the node ids, a few times."""
+        """Return the node ids, for a limited number of calls."""
         self._looks += 1
         require(self._looks <= _MOST_LOOKS, "it waits for more clients")
         return super().get_node_ids()
 
 
 def asked_of(strategy: Strategy, nodes: int) -> int:
-    """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand.
+    """Return the number of clients that a strategy asks to train in a round; 0 where it cannot be known beforehand.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
 
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
-    """Return how many clients the app sees, and what is said of it.
+    """Return the number of clients that the app sees, and remarks on it.
 
-    Where nobody names a number, it is the smallest one of which as many are asked as the wrapper is made for.
+    Where nobody names a number, it is the smallest one with which a strategy asks as many as the wrapper is made for.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return with how many clients a strategy begins, and how many it asks then; None if its wrapper is made for these.
+    """Return a strategy's first number of clients, and how many it then asks; None if its wrapper is made for these.
 
     Parameters
     ----------
     strategy, made_for
-        As of `nodes_of`.
+        As in `nodes_of`.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -139,13 +139,13 @@ def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None
 
 
 def _least_of(strategy: Strategy) -> int:
-    """Return how many clients a strategy waits for, at least 2."""
+    """Return the number of clients that a strategy waits for, at least 2."""
     held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
     return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
 def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
-    """Return the app's own model as far as trials can be played on it, and what is said of it."""
+    """Return the app's own model as far as trials can be played on it, and remarks on it."""
     record = start.arguments.get("initial_arrays")
     if record is None:
         return None, ["it names no initial model: trials are played on others"]
@@ -160,14 +160,14 @@ def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
 
 
 def buffers_of(own: Arrays) -> int:
-    """Return how many tensors of a model are buffers: parameters without axes, counters, switches and statistics."""
+    """Return the number of buffers of a model: tensors without axes, counters, booleans and statistics."""
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
 def fewest(claim: StatedClaim) -> Budget:
-    """Return the smallest budget whose trials can refute a claim if they never err, as far as there is one.
+    """Return the smallest budget whose trials can refute a claim if all guesses are right, as far as there is one.
 
-    The weaker the claim is, the more trials have to be told without an error.
+    The weaker the claim is, the more trials have to be guessed without an error.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
@@ -184,7 +184,7 @@ def _can_refute(claim: StatedClaim, budget: Budget) -> bool:
 
 
 def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
-    """Return those scenarios that say something about an app and what it releases of its model.
+    """Return the scenarios that are relevant to an app and its releases of its model.
 
     Parameters
     ----------
@@ -219,14 +219,14 @@ def plan_of(
     is_free: bool,
     is_quick: bool,
 ) -> Plan:
-    """Return the largest plan that the time is enough for; the smallest one if it is enough for none.
+    """Return the largest plan that fits into the time; the smallest one if none fits.
 
     Parameters
     ----------
     kinds, claim
         The scenarios, and what they are held to.
     own_seconds, seconds, left
-        How long a round takes on the app's own model, and on a small one; seconds that all processes have together.
+        Seconds of a round on the app's own model, and on a small one; and seconds that all processes have together.
     wanted, is_free, is_quick
         Rounds of a trial, at best, whether it may have fewer, and whether fewer trials are wanted.
     """
@@ -249,7 +249,7 @@ def plan_of(
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
-    """Return how long the trials of a plan take, roughly."""
+    """Return the approximate seconds of the trials of a plan."""
     of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
@@ -261,7 +261,7 @@ def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Leak:
-    """What trials said of one thing beside the model."""
+    """The result of trials on one side channel."""
 
     aside: SideChannel  # the thing
     is_played: bool  # whether there were trials about it
@@ -274,11 +274,11 @@ class Leak:
 
 
 _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation: "}
-"""How the names of numbers begin that are about one of these."""
+"""Prefixes of the names of numbers that belong to one of these."""
 
 
 def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the scenarios that nothing is known of, by why: whatever the verdict is, too few say nothing."""
+    """Return the scenarios without a result, by the reason: whatever the verdict is, too few trials show nothing."""
     weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
     return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -286,7 +286,7 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[Leak, ...]:
-    """Return what is given away beside the model, for each thing that may be.
+    """Return the leaks of each possible side channel.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""What an app's code says of the privacy of single records: libraries for it, and names of what is written by hand.
+"""Statements of an app's code on the privacy of single records: libraries, and names of handwritten code.
 
-It is kept or broken inside clients, where no review looks. Code is read as Python reads it: words in comments, texts
-and documentation are none of it.
+Such privacy is kept or broken inside clients, where no review looks. Code is parsed as Python does, so words in
+comments, texts and documentation do not count.
 """
 
 import ast
@@ -20,23 +20,23 @@ LIBRARIES = {
     "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
     "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
 }  # fmt: skip
-"""Libraries of privacy for records, by the package that code imports."""
+"""Libraries for the privacy of records, by the package that code imports."""
 _BY_HAND = re.compile(
     r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
     r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
     r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
     re.IGNORECASE,
 )
-"""Names that code for private training of records has, whoever wrote it."""
+"""Names that are usual in handwritten code for private training of records."""
 _SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
-"""Names of settings that say how private something is."""
+"""Names of settings for the strength of privacy."""
 _LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
 _MOST_PLACES = 3  # places that are named
 
 
 @dataclass(frozen=True)
 class OfRecords:
-    """Where code names what is for the privacy of records."""
+    """A place where code names something for the privacy of records."""
 
     what: str  # the library, or the name that code of one's own has
     file: str  # the file, by its path within the app
@@ -45,12 +45,12 @@ class OfRecords:
 
 
 def of_records(directory: Path) -> tuple[OfRecords, ...]:
-    """Return where the code of an app names what is for the privacy of records, in the order of files and lines.
+    """Return the places where an app's code names something for the privacy of records, in order of files and lines.
 
     Parameters
     ----------
     directory
-        Of the app.
+        The directory of the app.
     """
     found = list[OfRecords]()
     for path in sorted(directory.rglob("*.py")):
@@ -61,7 +61,7 @@ def of_records(directory: Path) -> tuple[OfRecords, ...]:
 
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[OfRecords, ...]:
-    """Return which settings of an app name the strength of some privacy, as its file has them.
+    """Return the settings of an app that name the strength of some privacy, as in its file.
 
     Parameters
     ----------
@@ -79,12 +79,12 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[OfRecords, ..
 
 
 def of_records_words(found: tuple[OfRecords, ...]) -> str:
-    """Return what was found, and where, in a few words; empty where nothing was.
+    """Return the finds and their places in a few words; empty if there are none.
 
     Parameters
     ----------
     found
-        As of `of_records`.
+        The finds, as in `of_records`.
     """
     said = list[str]()
     # Beside a library the names of its parts say nothing more.
@@ -121,7 +121,7 @@ def _in_file(path: Path, name: str) -> Iterator[OfRecords]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Give the packages that a statement or a call imports, and by which name each is called afterwards."""
+    """Yield the packages that a statement or a call imports, and the name of each afterwards."""
     match node:
         case ast.Import(names=names):
             for one in names:
@@ -137,7 +137,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Give the names that are defined or called, and those of named arguments."""
+    """Yield the names that are defined or called, and those of named arguments."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name, node.lineno
@@ -150,7 +150,7 @@ def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return the name of what is called, with what it is an attribute of; empty where it has none."""
+    """Return the name of a called object, with the objects that it is an attribute of; empty where it has none."""
     match node:
         case ast.Name(id=name):
             return name

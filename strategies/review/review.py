@@ -1,4 +1,4 @@
-"""A review: what an app says, the trials with what it would train with, and what came of them."""
+"""A review: the claims of an app, trials with the strategy that it would train with, and their results."""
 
 import re
 import sys
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
     from fl_audit.strategies.review.clients import OfClients
 
 REFERENCE = 3.0
-"""The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
+"""The epsilon that is tested where there is no claim, and for numbers beside the model, which carry no noise."""
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
 """Shares of the time after which the trials about the model end, those with few clients, and those about numbers; and
-the share that clients may train for before."""
+the share of the time for the clients' own training before.
+"""
 _MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
 
 
 @dataclass(frozen=True)
 class Review:
-    """What came of an app."""
+    """The result of reviewing an app."""
 
     app: str  # its name
     stated: StatedAppClaim  # what it claims
@@ -74,7 +75,7 @@ class Review:
 def review(
     directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
 ) -> Review:
-    """Review the app of a directory, or say in one line why it cannot be; its code runs here, in its working directory.
+    """Review the app in a directory, or report in one line why it cannot be; its code runs here, in its own directory.
 
     Parameters
     ----------
@@ -170,14 +171,14 @@ def review(
 
 
 def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
-    """Return a audit of which no trial has been played."""
+    """Return an audit of which no trial has been played."""
     return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
 def _claimed(
     caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[OfRecords, ...]
 ) -> tuple[tuple[OfRecords, ...], tuple[str, ...]]:
-    """Return what an app names for the privacy of records, and what of its claims could not be loaded or read, and why.
+    """Return the app's names for the privacy of records, and those claims that could not be loaded or read.
 
     Settings that name privacy belong to the claim where there is one, and to records where the code names something for
     them. Alone they may be about clients as well, and nobody saw them at work.
@@ -192,7 +193,7 @@ def _claimed(
 def _remarks(
     found: tuple[OfRecords, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
 ) -> Iterator[str]:
-    """Give what a reader has to know of an app besides."""
+    """Yield further remarks on an app for the reader."""
     if found:
         names = of_records_words(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
@@ -213,9 +214,9 @@ def _verdict(
     unseen: Sequence[str] = (),
     found: tuple[OfRecords, ...] = (),
 ) -> Verdict:
-    """Return what became of the claim, which is about the whole training where a reviewer names its epsilon.
+    """Return the verdict on the claim, which is about the whole training where a reviewer names its epsilon.
 
-    A guarantee about records is none that a review tests, and none that is not there.
+    A guarantee about records, or one that does not exist, is not tested by a review.
     """
     # What was not seen may hold what is claimed, may add noise, and may tell more.
     if unseen:
@@ -229,7 +230,7 @@ def _verdict(
 def _look_inside(
     app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[OfRecords, ...]
 ) -> "OfClients | None":
-    """Have the clients train where the app's code names a library that can be watched, or the reviewer asks for it."""
+    """Train the clients if the app's code names a library that can be recorded, or the reviewer asks for it."""
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Opacus is imported where clients use it, and nowhere else.
@@ -239,7 +240,7 @@ def _look_inside(
 
 
 def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "OfClients | None") -> Verdict:
-    """Return one verdict for what the server shows and what the clients show."""
+    """Return one verdict on the server's and the clients' results."""
     if inside is None or inside.assessment is None:
         return verdict
     own = inside.assessment.verdict
@@ -254,7 +255,7 @@ def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "OfClients |
 
 
 def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
-    """Return what it means that an app begins with fewer clients than its noise is for."""
+    """Return a sentence on an app that begins with fewer clients than its noise is made for."""
     said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
     if came.worst is None:
         return f"{said}: no trials were played with so few"
@@ -282,7 +283,7 @@ def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> Sta
 
 
 def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
-    """Play until the strategy is content with the numbers that clients report.
+    """Play until the strategy accepts the numbers that clients report.
 
     Raises `InputError` if no trial can be played with the app.
 
@@ -314,7 +315,7 @@ def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem
 
 
 def _require_played(seen: Transcript, blamed: str) -> None:
-    """Refuse an app of which not one trial can be played, with whoever ended it: its strategy, or its modifiers."""
+    """Refuse an app of which no trial can be played, naming the cause: its strategy, or its modifiers."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
@@ -329,7 +330,7 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Play a trial; return what was seen of it, its seconds, and which modifier ended it, if one did."""
+    """Play a trial; return its transcript, its seconds, and the modifier that ended it, if one did."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

@@ -1,4 +1,4 @@
-"""A review in words: what the first screen says, and the same as JSON values."""
+"""The messages of a review: the text of the first screen, and the same as JSON values."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,7 +33,7 @@ def found_in(result: ClaimAudit) -> tuple[Finding, ...]:
 
 
 def headline(review: Review) -> str:
-    """Return what a reviewer takes away, in a sentence or two."""
+    """Return the main message for a reviewer, in a sentence or two."""
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
@@ -58,7 +58,7 @@ def _headline_of_trials(review: Review) -> str:
 
 
 def _without_claim(review: Review) -> str:
-    """Say what trials showed of an app that guarantees nothing about clients."""
+    """Return the results of trials of an app that guarantees nothing about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
@@ -78,7 +78,7 @@ def _without_claim(review: Review) -> str:
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the first screen: what each is about, and what it says."""
+    """Return the lines of the first screen, each with its subject and its text."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
     if stated.claim is None and review.unseen:
@@ -115,14 +115,14 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return why clients could not be looked into; empty where nobody tried."""
+    """Return why the clients could not be trained; empty where nobody tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: Review, kinds: Sequence[str]) -> str:
-    """Return which trials were played, and how many."""
+    """Return the kinds and the number of the trials, in words."""
     is_of_own = any(BY_NAME[name].model is Model.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
@@ -168,11 +168,11 @@ def _leak_words(leak: Leak, review: Review) -> str:
 
 
 _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
-"""What the numbers are of that are known by their names."""
+"""Words for numbers that are known by their names."""
 
 
 def _by_words(leak: Leak, review: Review) -> str:
-    """Return what told, and whether clients report such a number only because we say so."""
+    """Return the evidence, and whether clients report such a number only because the trials make them."""
     if leak.by is None or leak.by.startswith("what was released"):
         return ""
     is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for

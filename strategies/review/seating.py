@@ -1,4 +1,4 @@
-"""Seats for the clients of an app: its strategy is started as the app would start it, and sees as many as it has."""
+"""Seats for the clients of an app: its strategy is started as the app would start it, and sees all its clients."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from fl_audit.strategies.grids import FIRST_NODE, GridAround
 
 
 class ClientSeatGrid(GridAround):
-    """A grid with many clients, of which those that are asked in a round are seated in the order of asking.
+    """A grid with many clients, of which those asked in a round are seated in the order of asking.
 
-    Whoever a strategy asks first is the client whose data differ: it samples as it does, and that one takes part in
-    every round, since what is claimed without the help of sampling has to hold for whoever was sampled.
+    The client that a strategy asks first is the one whose data differ: the strategy samples as usual, and this client
+    takes part in every round, because a claim that does not rely on sampling has to hold for whoever was sampled.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -34,7 +34,7 @@ class ClientSeatGrid(GridAround):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the seats of those that are asked; who finds no seat does not answer."""
+        """Send messages to the seats of the clients that are asked; a client without a seat does not answer."""
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:
@@ -47,7 +47,7 @@ class ClientSeatGrid(GridAround):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies, from those that were asked."""
+        """Return the replies of the clients that were asked."""
         replies = []
         for number in message_ids:
             for reply in self.grid.pull_messages([number]):

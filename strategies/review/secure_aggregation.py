@@ -1,4 +1,4 @@
-"""Modifiers around secure aggregation: what they make of its messages, as Flower hands them on."""
+"""Modifiers around secure aggregation: their effect on its messages, as Flower passes them on."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _SETUP: dict[str, str | int | float] = {
     Key.STAGE: Stage.SETUP, Key.SAMPLE_NUMBER: 3, Key.SHARE_NUMBER: 3, Key.THRESHOLD: 2, Key.CLIPPING_RANGE: 8.0,
     Key.TARGET_RANGE: 1 << 20, Key.MOD_RANGE: 1 << 30, Key.MAX_WEIGHT: 1000.0,
 }  # fmt: skip
-"""What a server with secure aggregation sends first: it holds no model."""
+"""The first message of a server with secure aggregation, which holds no model."""
 
 
 def name_of(mod: Mod) -> str:
@@ -25,7 +25,7 @@ def name_of(mod: Mod) -> str:
 
 
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
-    """Return how the first message of secure aggregation fails in modifiers around it, in a line; empty if it does not.
+    """Return in a line how the first message of secure aggregation fails in modifiers around it; empty if it does not.
 
     Flower puts the first modifier of a list outermost: it sees messages of the protocol, and masked vectors alone.
 
@@ -47,5 +47,5 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
 
 
 def _untrained(message: Message, _: Context) -> Message:
-    """Stand where the training of a client would: the first message does not come so far."""
+    """Replace the training of a client, which the first message does not reach."""
     return Message(RecordDict(), reply_to=message)

@@ -1,4 +1,4 @@
-"""What a ServerApp would train with: it is run until it starts its strategy, and no further."""
+"""The strategy that a ServerApp would train with: the app runs until it starts its strategy, and no further."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,14 +42,14 @@ _NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the fun
 
 @dataclass(frozen=True)
 class PlayedMod:
-    """A modifier in the place where an app has it."""
+    """A modifier in the position that an app gives it."""
 
     mod: Mod  # the modifier itself
     types: frozenset[str] | None  # the message types that it is put around; None for all
     config: UserConfig  # the run configuration of the app, which the contexts of trials lack
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Answer a message, through the modifier if it is there for such messages."""
+        """Answer a message, through the modifier if it applies to such messages."""
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
@@ -65,7 +65,7 @@ class PlayedMod:
 
 @dataclass(frozen=True)
 class CapturedStrategy:
-    """What an app would train with."""
+    """The strategy that an app would train with."""
 
     start: Start  # its strategy, and what it is started with; one of the old interface stands behind a bridge
     rounds: int  # how many rounds
@@ -76,7 +76,7 @@ class CapturedStrategy:
 
 
 class _Started(BaseException):
-    """Stands in the place of the training; what an app catches of exceptions is not in its way."""
+    """Replaces the training; code that catches `Exception` does not catch it."""
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class _Started(BaseException):
 
 
 class _Spoke(BaseException):
-    """Raised where an app speaks with its clients before a strategy does."""
+    """Raised where an app communicates with its clients before a strategy does."""
 
 
 def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
@@ -146,7 +146,7 @@ def _refuse(_: object) -> NoReturn:
 
 @contextmanager
 def _caught_starts() -> Iterator[None]:
-    """Have every way to start a strategy tell what would be started."""
+    """Have every way to start a strategy report the start instead."""
 
     def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
         raise _Started(strategy, args, kwargs)
@@ -170,7 +170,7 @@ def _caught_starts() -> Iterator[None]:
 
 
 def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
-    """Return the start of a strategy of the old interface, whose model is the one that it has."""
+    """Return the start of a strategy of the old interface with its own model."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -184,7 +184,7 @@ def _kinds(kind: type) -> set[type]:
 
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
-    """Note the modifiers that functions of client apps are given, while the code of an app is imported."""
+    """Record the modifiers that functions of client apps get, while the code of an app is imported."""
     noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
@@ -200,9 +200,9 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: App, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[PlayedMod, ...], list[str], list[str]]:
-    """Return the modifiers of an app's clients that can be played, what is said of the others, and what is unseen.
+    """Return the modifiers of an app's clients that can be played, remarks on the others, and what is not observed.
 
-    They are for all messages, or for those of one of the functions of the client app.
+    They apply to all messages, or to those of one of the functions of the client app.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
@@ -232,7 +232,7 @@ def _client_mods(
 
 
 def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
-    """Return the modifiers that see an update before it is masked, all if none masks it, and what is said of others.
+    """Return the modifiers that see an update before it is masked, all if none masks it, and remarks on the others.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[st
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return a modifier of Flower's for messages of the new interface: trials have no others."""
+    """Return a modifier of Flower's for messages of the new interface, since trials have no others."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):

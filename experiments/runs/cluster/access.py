@@ -1,4 +1,4 @@
-"""Ray as a run starts or joins it, and who else may: nobody gets into a Ray that a run has started.
+"""Access to Ray as a run starts or joins it: nobody else gets into a Ray that a run has started.
 
 Ray's ports listen on all interfaces of a machine, and whoever may speak to them runs code as the user. Ray's token
 authentication closes them: the token of an embedded Ray is drawn for one block, and stands nowhere but in the
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 
 _SECONDS_FOR_VERSIONS = 30.0
-"""For all machines together: each starts a process to answer. One that has fallen silent is passed over."""
+"""Time limit for all machines together, each of which starts a process to answer; a silent machine is skipped."""
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_TO_FETCH = 5.0
 _VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
-"""What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
+"""Functions that a machine is asked to call; they belong to Python itself, whose every version finds them by name."""
 
 
 class Versions(NamedTuple):
-    """What a machine has."""
+    """The versions on a machine."""
 
     python: str  # "3.11.7"
     flower: str  # "no" where it has none
@@ -61,7 +61,7 @@ class Versions(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether that machine and this process understand each other: the third number of Python does not matter."""
+        """Whether that machine and this process are compatible: the third number of Python does not matter."""
         own = _own_versions()
         return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 
@@ -71,7 +71,7 @@ def _own_versions() -> Versions:
 
 
 def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, Versions]:
-    """Return what machines have, by Ray's names of them; of a machine that is lost nothing.
+    """Return the versions on machines, by Ray's names of them; lost machines are left out.
 
     Parameters
     ----------
@@ -112,23 +112,23 @@ def _answer(reference: Any) -> str | None:
 
 
 _PLACE = "RAY_TMPDIR"
-"""Names the directory in which Ray makes its own."""
+"""Environment variable with the directory in which Ray makes its own."""
 _PREFIX, _LONGEST_PLACE = "fl-audit-", 16
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
 _SECONDS_TO_ANSWER = 5.0
 _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
-"""What is asked of a cluster to learn whether it wants a token, without one and then with ours."""
+"""The request that shows whether a cluster wants a token, sent without a token and then with ours."""
 
 _ahead: list["RayOptions"] = []
-"""Of a Ray that was started before the run that takes it; Flower ends it with that run."""
+"""Options of a Ray that was started before its run; Flower ends it with that run."""
 _EARLY = {"RAY_preload_python_modules": "fl_audit.clients.app"}
-"""Has processes that Ray starts in advance import what clients need, while this process still gets ready."""
+"""Lets processes that Ray starts in advance import what clients need, while this process still gets ready."""
 
 
 @dataclass(frozen=True)
 class RayOptions:
-    """Which Ray the clients run on."""
+    """The Ray on which the clients run."""
 
     # Address of a running cluster; None starts a Ray on this machine for the length of the run.
     address: str | None = None
@@ -140,7 +140,7 @@ class RayOptions:
 
     @classmethod
     def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
-        """Return what the settings of a run say.
+        """Return the options in the settings of a run.
 
         Parameters
         ----------
@@ -160,27 +160,27 @@ class RayOptions:
         return {"init_args": init, "client_resources": dict(self.share())}
 
     def share(self) -> dict[str, float]:
-        """Return how much of a machine one client takes, as Ray counts it."""
+        """Return the share of a machine that one client takes, in Ray's units."""
         gpus = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
         return {"num_cpus": self.threads, "num_gpus": gpus}
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use; where the system tells no such thing, how many there are."""
+    """Return the number of cores that this process may use; where the system does not tell, the number of cores."""
     process = psutil.Process()
     return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
 def new_token() -> dict[str, str]:
-    """Return the environment in which Ray lets nobody in who does not have the same environment."""
+    """Return environment variables with which Ray admits only processes that have the same ones."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def private_directory() -> Path:
     """Make a directory for Ray's sockets and logs that only this user may enter, and return it.
 
-    Ray adds some 70 characters to it, and a path of a socket has at most 103 on some systems. So it lies where
-    temporary files do only if that is short enough.
+    Ray adds some 70 characters to it, and a path of a socket has at most 103 on some systems. So it is in the directory
+    of temporary files only if that is short enough.
     """
     places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
     short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
@@ -188,11 +188,11 @@ def private_directory() -> Path:
 
 
 def close_a_ray_to_come() -> Path | None:
-    """Close a Ray that this process starts later, by itself, to everybody but its own processes.
+    """Close a Ray that this process starts later by itself to everybody but its own processes.
 
-    It asks for a token that only they know, unless the user has said how Ray authenticates. Its sockets and logs lie in
-    a directory of this user alone, which is returned. Nothing is changed where the user names a cluster that runs
-    already: None is returned then.
+    It asks for a token that only they know, unless the user has chosen how Ray authenticates. Its sockets and logs are
+    in a directory of this user alone, which is returned. Nothing is changed where the user names a cluster that already
+    runs: None is returned then.
     """
     if "RAY_ADDRESS" in os.environ:
         return None
@@ -208,7 +208,8 @@ def close_a_ray_to_come() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run a block with Ray: one of its own, no process of which outlives the block, or the cluster at an address.
+    """Run a block with Ray: either one of its own, whose processes all end with the block, or the cluster at an
+    address.
 
     Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
     pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
@@ -249,7 +250,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Have a Ray of its own ready for the first run in the block: it starts while the program still gets ready.
+    """Have a Ray ready for the first run in the block: it starts while the program still gets ready.
 
     Raises `FederationError` if no Ray can be started here.
     """
@@ -263,7 +264,7 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def _no_helpers() -> Iterator[None]:
-    """Have Ray start without the processes that serve people and autoscaling: they take seconds, and listen."""
+    """Have Ray start without the processes for people and autoscaling, which take seconds and listen on ports."""
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (
@@ -282,7 +283,9 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Have this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
+    """Let this process forget whether and by which token Ray authenticates, since Ray reads its environment only
+    once.
+    """
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -298,7 +301,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
 
 
 def _join(options: RayOptions) -> None:
-    """Join the cluster at an address, and say so where it lets anybody in."""
+    """Join the cluster at an address, and report if it admits anybody."""
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):
@@ -325,7 +328,7 @@ def _asks_for_token(address: str) -> bool:
 
 
 def _lets_in(address: str, token: str | None) -> bool:
-    """Return whether a cluster answers somebody with a token, or with none."""
+    """Return whether a cluster answers a request with a token, or with none."""
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:
         try:
@@ -336,9 +339,9 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def cluster_at(address: str | None) -> str | None:
-    """Return HOST:PORT of the cluster that a user names, after it has answered and let this process in.
+    """Return HOST:PORT of the cluster that a user names, after it has answered and admitted this process.
 
-    To be called before anything is written: Ray itself would try for minutes, and a wrong token would be noticed only
+    It is called before anything is written: Ray itself would try for minutes, and a wrong token would be noticed only
     when the run has begun.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Large arrays of messages travel beside them: Ray copies what is inside a message twice more on its way.
+"""Transport of large arrays beside their messages, because Ray copies the inside of a message twice more.
 
 Models that many clients are sent lie in Ray's object store once, and go to each node once, not once for each client.
 Those that one client alone is sent, or sends, travel with its call.
@@ -15,22 +15,23 @@ import ray
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 _LARGE = 2**16
-"""Bytes from which on an array travels beside its message."""
+"""Size in bytes from which an array is sent beside its message."""
 
 Hole = tuple[Array, int]
-"""An array that was left empty, and the place of its bytes among those that were taken out."""
+"""An array that was left empty, and the position of its bytes among those that were taken out."""
 TakenOut = tuple[list[Message], list[Hole], list[Array]]
-"""Messages without their large arrays, what is empty in them, and the arrays that were there."""
+"""Messages without their large arrays, the empty arrays in them, and the arrays that were taken out."""
 
 
 def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """Return how large arrays are taken out of messages, and how their bytes are put back into what was left empty.
+    """Return a function that takes large arrays out of messages, and one that puts their bytes back into the empty
+    arrays.
 
     Both are local functions, so that Ray sends them whole to machines that do not have this module.
     """
 
     def take_out(messages: Sequence[Message]) -> TakenOut:
-        """Return copies of messages, in which what they have in common is still in common.
+        """Return copies of messages that share what the originals share.
 
         Empty arrays and messages have to be sent in one piece, so that the empty arrays are those of the messages when
         they arrive.
@@ -103,12 +104,12 @@ class SharedArray:
 
 
 def bytes_of(array: Array) -> Any:
-    """Return the bytes of an array as numpy's, which Ray carries without a copy."""
+    """Return the bytes of an array as numpy's, which Ray sends without a copy."""
     return np.frombuffer(array.data, np.uint8)
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays that stand in more than one of some messages, by the identity of the bytes of each."""
+    """Return the large arrays that are in more than one of some messages, by the identity of the bytes of each."""
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()

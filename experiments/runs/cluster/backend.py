@@ -1,4 +1,4 @@
-"""Flower's simulation runtime on the client pool; whatever of the runtime's insides is touched, is touched here.
+"""Flower's simulation runtime on the client pool; this is the only module that touches the runtime's internals.
 
 Flower's runtime starts Ray, registers the nodes and runs the server's app. Messages go to the client pool directly:
 the runtime would look through all of them for each, and would make a call of Ray of each.
@@ -35,7 +35,7 @@ _REPLACED: tuple[tuple[Any, str], ...] = (
 )
 _REGISTER = vce_api._register_nodes
 _SECONDS_TO_BUILD = 300.0
-"""How long a Ray may take to start before a run gives it up."""
+"""Time limit for the start of a Ray, after which a run gives up."""
 
 
 class PoolBackend(raybackend.RayBackend):
@@ -58,15 +58,15 @@ class PoolBackend(raybackend.RayBackend):
 
     @property
     def num_workers(self) -> int:
-        """How many messages Flower hands over at the same time: none is ever in its store."""
+        """Number of messages that Flower passes on at the same time; none is ever in its store."""
         return 1
 
     def is_worker_idle(self) -> bool:
-        """Flower never asks."""
+        """Return a constant, because Flower never asks."""
         return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
-        """Start no process yet: they start when they are needed."""
+        """Do nothing: processes start when they are needed."""
         try:
             # Workers would look for our modules in the user's directory first; see `Portable`.
             app, ahead = (Portable(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
@@ -77,7 +77,7 @@ class PoolBackend(raybackend.RayBackend):
         self._built(self.clients)
 
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Flower has no messages to hand over."""
+        """Raise an error, because Flower has no messages to pass on."""
         raise AssertionError("messages go to the pool directly")
 
     def terminate(self) -> None:
@@ -88,12 +88,12 @@ class PoolBackend(raybackend.RayBackend):
 
 
 class PoolInPlace:
-    """What Flower's runtime uses while the client pool is in place.
+    """The parts of Flower's runtime that the client pool replaces.
 
     Parameters
     ----------
     retries
-        How often a call is made again whose process has died, on a node that has not.
+        Number of times that a call is repeated whose process has died on a live node.
     """
 
     def __init__(self, retries: int = 2) -> None:
@@ -113,12 +113,12 @@ class PoolInPlace:
         self._is_built.set()
 
     def register(self, num_nodes: int, state_factory: Any) -> dict[int, int]:
-        """Register nodes as Flower does, and note them.
+        """Register nodes as Flower does, and record them.
 
         Parameters
         ----------
         num_nodes, state_factory
-            As of Flower's.
+            As in Flower.
         """
         found = _REGISTER(num_nodes, state_factory)
         self._note_nodes(found)
@@ -134,9 +134,10 @@ class PoolInPlace:
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Hand nothing over: Flower's store has no messages.
+        """Do nothing: Flower's store has no messages.
 
-        Flower's own command registers the nodes before it imports what puts the pool in place: here they become known.
+        Flower's own command registers the nodes before it imports the module that replaces the pool; they become known
+        here.
 
         Parameters
         ----------
@@ -154,7 +155,7 @@ class PoolInPlace:
 
     @property
     def failure(self) -> FederationError | None:
-        """Why there is no pool; None if there is one, or nobody knows."""
+        """The reason why there is no pool; None if there is one, or it is not known yet."""
         return FederationError(str(self._found)) if isinstance(self._found, Exception) else None
 
     def clients(self) -> ClientPool:
@@ -172,12 +173,12 @@ class PoolInPlace:
         raise FederationError(said)
 
     def grid(self, grid: InMemoryGrid, context: Context) -> "PoolGrid":
-        """Return the grid by which a server reaches the clients in the processes of the pool.
+        """Return the grid with which a server reaches the clients in the processes of the pool.
 
         Parameters
         ----------
         grid, context
-            What Flower's runtime hands to the server's app.
+            The values that Flower's runtime passes to the server's app.
         """
         # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
         self._grids.append(PoolGrid(grid, self, self._retries, context))
@@ -190,7 +191,7 @@ class PoolInPlace:
 
 
 class PoolGrid(GridAround):
-    """A grid whose messages go to the client pool, where the calls of several clients share one of Ray.
+    """A grid whose messages go to the client pool, where calls of several clients share one call of Ray.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ class PoolGrid(GridAround):
         return self._pool.nodes_in_order()
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Have messages answered, and return their identities.
+        """Have messages answered, and return their identifiers.
 
         Raises `FederationError` if there are no client processes.
 
@@ -232,7 +233,7 @@ class PoolGrid(GridAround):
         return list(sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that are there."""
+        """Return the replies that have arrived."""
         with self._changed:
             # Of the many that are asked for few are there.
             asked = message_ids if isinstance(message_ids, set) else set(message_ids)
@@ -263,7 +264,7 @@ class PoolGrid(GridAround):
         return found
 
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
-        """Note what became of messages."""
+        """Record the outcomes of messages."""
         with self._changed:
             messages = [self._messages.pop(identity) for identity, _ in outcomes]
         replies = dict[str, Message]()
@@ -280,7 +281,7 @@ class PoolGrid(GridAround):
 
 
 class _Contexts(dict[int, Context]):
-    """What nodes keep between calls, made when a node is first called."""
+    """The state of nodes between calls, made when a node is first called."""
 
     def __init__(self, pool: PoolInPlace, server: Context) -> None:
         super().__init__()
@@ -297,16 +298,16 @@ class _Contexts(dict[int, Context]):
 
 
 _IN_PLACE = list[PoolInPlace]()
-"""The pool that is in place now, last."""
+"""The current pool, as the last element."""
 
 
 def grid_on_pool(grid: InMemoryGrid, context: Context) -> "InMemoryGrid | PoolGrid":
-    """Return the grid by which a server reaches the clients: that of the pool, where it is in place.
+    """Return the grid with which a server reaches the clients: that of the pool, if it is in use.
 
     Parameters
     ----------
     grid, context
-        What Flower's runtime hands to the server's app.
+        The values that Flower's runtime passes to the server's app.
     """
     return _IN_PLACE[-1].grid(grid, context) if _IN_PLACE else grid
 
@@ -328,7 +329,7 @@ def put_pool_in_place(retries: int = 2) -> PoolInPlace:
     Parameters
     ----------
     retries
-        How often a call is made again whose process has died, on a node that has not.
+        Number of times that a call is repeated whose process has died on a live node.
     """
     pool = PoolInPlace(retries)
     _IN_PLACE.append(pool)

@@ -1,5 +1,4 @@
-"""What client calls bring along: the federation, the modules of the user, and the shards of the clients that are
-called.
+"""The context of client calls: the federation, the modules of the user, and the shards of the called clients.
 
 Federation and modules lie in Ray's object store, once, and are fetched by the processes that need them. Shards travel
 with the first calls of their clients in a process. No machine but the driver's needs the data or the modules.
@@ -26,13 +25,13 @@ from fl_audit.protocol import Key, Query, Record
 from fl_audit.user_modules import Portable, sent_modules
 
 _TARGETS, _INSIDERS = 1, 2
-"""Compartments: of those who are told a secret bit, and of those who must not see it."""
+"""Compartments of clients that know a secret bit, and of clients that must not see it."""
 
 
 def compartment_of(message: Message, context: Context) -> int:
-    """Return whom a client may share a process with: insiders and holders of secret bits keep to themselves.
+    """Return with whom a client may share a process: insiders and holders of secret bits are kept apart.
 
-    Objects of a call that has ended can live on in its process, where a later call finds them.
+    Objects of a finished call can survive in its process, where a later call finds them.
     """
     if (text := _federation_of_message(message)) is None:
         return ORDINARY
@@ -43,11 +42,13 @@ def compartment_of(message: Message, context: Context) -> int:
 
 _SHARD = "shard"
 Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
-"""What tells a piece of call context from others, and what packs it: what is packed is called in a process, once."""
+"""The identity of a piece of call context, and the function that packs it: the packed piece is called in a process,
+once.
+"""
 
 
 def parts_of(message: Message, context: Context) -> list[Piece]:
-    """Return what a process needs for a call, in the order in which it is to be unpacked.
+    """Return the pieces that a process needs for a call, in the order of unpacking.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
 
 def weight_of(message: Message, context: Context) -> int:
-    """Return about how much work a call is: the records of the client that is called, at least 1.
+    """Return the approximate work of a call: the records of the called client, at least 1.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def weight_of(message: Message, context: Context) -> int:
 
 @dataclass(frozen=True)
 class Packed:
-    """What some calls bring along that their process does not have."""
+    """The context of some calls that their process does not have yet."""
 
     references: list[Any]  # to functions that bring what many clients need, in the order in which they are to be called
     # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
@@ -92,14 +93,14 @@ class Packed:
 
 
 class CallContext:
-    """Packs what calls need: what many clients need lies in the object store once, shards travel with the calls."""
+    """Packs the context of calls: shared parts are in the object store once, shards are sent with the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
     def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> Packed:
-        """Return what a process needs for calls.
+        """Return the context that a process needs for calls.
 
         Parameters
         ----------
@@ -128,7 +129,7 @@ def _is_own(key: Hashable) -> bool:
 
 
 def _federation_of_message(message: Message) -> str | None:
-    """Return the public federation that a message brings, as JSON; None if it is of another app."""
+    """Return the public federation in a message, as JSON; None if the message is of another app."""
     config = message.content.get(Record.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
@@ -144,7 +145,7 @@ def _federation(text: str) -> LoadedFederation:
 
 @lru_cache(maxsize=4)
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return who holds targets of a federation, and who attacks in it."""
+    """Return the holders of targets of a federation, and its attackers."""
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)
     attacks = audit_of(federation.public).knows_records(federation.public)

@@ -1,4 +1,4 @@
-"""Flower's runtime on Ray, which takes seconds to import: a run does that while its Ray starts."""
+"""Flower's runtime on Ray, which takes seconds to import and is imported while Ray starts."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Client processes on Ray: where they are started, and how it is noticed that one, or its node, is lost.
+"""Client processes on Ray: where they start, and how the loss of one, or of its node, is noticed.
 
 Flower's own pool keeps an actor that has died, and fails every later call on it. Here a dead process leaves the pool,
 and a node that is lost costs its unfinished calls and nothing else. Processes are placed by this pool, so it always
@@ -26,14 +26,14 @@ from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Lo
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
-"""A process that has worked so long on calls that share one of Ray begins no further one of them, and answers."""
+"""Working time after which a process answers, and begins no further one of the calls that share a call of Ray."""
 _SECONDS_TO_END = 5.0
-"""How long what asks Ray may go on once the pool is closed: a Ray that is shut down under it ends the program."""
+"""How long requests to Ray may go on once the pool is closed: a Ray that is shut down during one ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """How long Ray may take to notice that a node is gone, once processes on it have died."""
 
 ORDINARY = 0
-"""The compartment of clients who hold nothing that others must not see."""
+"""The compartment of clients that hold nothing secret from others."""
 
 _NO_ROOM = (
     "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer trials at a time "
@@ -45,7 +45,7 @@ _ENDED = "the run is being ended"
 
 
 class CallError(RuntimeError):
-    """A client call that failed: what the client raised, or where its process died."""
+    """A failed client call: the client's exception, or the node where its process died."""
 
 
 @contextmanager
@@ -77,11 +77,11 @@ class ClientProcess:
 
 
 class LostCallsError(Exception):
-    """Nothing came of some calls: their process or its node is gone, or there are words for what Ray could not do."""
+    """Some calls have no result: their process or its node is gone, or Ray failed for a reason in words."""
 
     @property
     def words(self) -> str:
-        """What Ray could not do; empty where the process is gone."""
+        """The reason of Ray's failure; empty where the process is gone."""
         return str(self)
 
 
@@ -93,7 +93,7 @@ class ClientPool:
     app, read_ahead
         The client app, and what is told of the calls that follow in its thread, or None, both as Ray can send them.
     share
-        How much of a node one client takes: `num_cpus` and `num_gpus`.
+        The share of a node that one client takes: `num_cpus` and `num_gpus`.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class ClientPool:
 
     @property
     def capacity(self) -> int:
-        """How many ordinary calls run at the same time."""
+        """Number of ordinary calls that run at the same time."""
         return sum(node.slots for node in self._nodes.values())
 
     @property
@@ -135,12 +135,12 @@ class ClientPool:
         Parameters
         ----------
         compartment
-            With whom the clients that are called in it may share a process.
+            The clients that may share the process.
 
         Raises
         ------
         CallError
-            Once the pool is closed.
+            Raised once the pool is closed.
         """
         with self._changed:
             while not self._closed.is_set():
@@ -154,12 +154,12 @@ class ClientPool:
         raise CallError(_ENDED)
 
     def give_back(self, process: ClientProcess) -> None:
-        """Let others have a process, unless it is lost.
+        """Return a process to the pool, unless it is lost.
 
         Parameters
         ----------
         process
-            What `take` returned.
+            The process that `take` returned.
         """
         with self._changed:
             if process in self._processes:
@@ -167,10 +167,10 @@ class ClientPool:
                 self._changed.notify_all()
 
     def call(self, process: ClientProcess, load: Load) -> CallReplies:
-        """Have calls made in a process, one after the other, and return what came of the first of them.
+        """Make calls in a process, one after the other, and return the results of the first of them.
 
         It ends with the last call, with one that fails, or when the process has worked for `SECONDS_OF_A_CALL`: then
-        some calls may still be under way, for which `rest` waits, and those behind them are not made.
+        some calls may still be under way, for which `rest` waits, and later ones are not made.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class ClientPool:
         Parameters
         ----------
         process, load
-            What `take` returned, and the calls with what they need.
+            The process that `take` returned, and the calls with their context.
         """
         with room_is_told():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
@@ -195,11 +195,11 @@ class ClientPool:
         return self._outcome(process, begun)
 
     def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
-        """Wait for the calls that are under way in a process, and return what came of them.
+        """Wait for the calls that are under way in a process, and return their results.
 
-        Of several only the first may still be under way after `SECONDS_OF_A_CALL`.
+        After `SECONDS_OF_A_CALL` only the first of several calls may still be under way.
 
-        Raises what `call` raises.
+        Raises the same errors as `call`.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class ClientPool:
         return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
 
     def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
-        """Take a process that died out of the pool, and return whether its node is gone as well.
+        """Take a dead process out of the pool, and return whether its node is gone as well.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class ClientPool:
         return not self._is_alive(process.node, is_last_chance)
 
     def processes_for(self, compartment: int) -> int:
-        """Return how many processes of a compartment there may be at the same time."""
+        """Return the largest number of simultaneous processes of a compartment."""
         return self.capacity if compartment == ORDINARY else max(1, self.capacity // 2)
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ class ClientPool:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep `close` from returning while a thread asks Ray for something.
+        """Keep `close` from returning while a thread makes a request to Ray.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class ClientPool:
                 self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
-        """Return a node that has room for one more process, the emptiest of those on which least has gone wrong."""
+        """Return a node with room for one more process: the emptiest of those with the fewest failures."""
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
@@ -276,7 +276,7 @@ class ClientPool:
         )
 
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
-        """Wait for calls; a node that is not there any more is not waited for."""
+        """Wait for calls, unless their node is gone."""
         try:
             while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
                 if self._closed.is_set():
@@ -307,7 +307,7 @@ class ClientPool:
             self._changed.notify_all()
 
     def _is_alive(self, node: Node, is_last_chance: bool) -> bool:
-        """Return whether a node is there on which a process has died; if much hangs on it, Ray is given time."""
+        """Return whether the node of a dead process is alive; if much depends on it, Ray is given time."""
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
                 gone = lambda: self._closed.is_set() or node.identity not in self._nodes  # noqa: E731
@@ -315,7 +315,7 @@ class ClientPool:
         return node.identity in self._nodes
 
     def _watch_nodes(self) -> None:
-        """Note which nodes have joined or are lost, until the pool is closed."""
+        """Record nodes that join or are lost, until the pool is closed."""
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             try:
                 found = self._living()
@@ -361,7 +361,7 @@ class ClientPool:
 
 
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
-    """Return for how many clients the resources of a node suffice."""
+    """Return the number of clients for which the resources of a node suffice."""
     needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
 

@@ -1,4 +1,4 @@
-"""A client's process on Ray: it makes the calls of several clients one after the other, in one call of Ray.
+"""A client's process on Ray, which makes the calls of several clients in one call of Ray.
 
 A call that lasts long holds nobody up who is called after it. The process answers after a while with what is done,
 tells how many calls are still under way, and leaves the others to other processes. Under way is what it is at, and what
@@ -21,11 +21,13 @@ from flwr.app import Context, Message
 from fl_audit.experiments.runs.cluster.array_transport import large_arrays_of
 
 _AHEAD = 8
-"""Most calls that are announced at a time: the stacked models of clients that train together stay in the cache."""
+"""Largest number of calls that are announced at a time: the stacked models of clients that train together stay in the
+cache.
+"""
 
 
 class CallReply(NamedTuple):
-    """What came of one call: a reply and the context after it, or words for a failure."""
+    """The result of one call: a reply and the context after it, or the message of a failure."""
 
     reply: Any
     context: Any
@@ -33,7 +35,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """What came of the first of some calls, in order, and how many of the next ones are still under way."""
+    """The results of the first of some calls, in order, and the number of the next ones that are under way."""
 
     made: list[CallReply]
     under_way: int
@@ -42,7 +44,7 @@ class CallReplies(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """Calls on their way to a process, with what they need."""
+    """Calls to a process, with their context."""
 
     messages: list[Message]  # without their large arrays
     holes: list[Any]  # what is empty in them, see `Hole`
@@ -55,7 +57,7 @@ class Load:
 
 
 def process_class() -> Any:
-    """Return the class of a client's process; it is local, so that Ray sends it whole: see `Portable`."""
+    """Return the class of a client's process, which is local so that Ray sends it whole; see `Portable`."""
     take_out, put_back = large_arrays_of()
 
     def written(*values: Any) -> bytes:
@@ -78,7 +80,9 @@ def process_class() -> Any:
             self._worker: Any = None
 
         def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-            """Make calls, and return what came of those that ended in so many seconds, and how many are under way."""
+            """Make calls, and return the results of those that ended within the time, and the number of those under
+            way.
+            """
             messages, holes, contexts = pickle.loads(calls)
             try:
                 shared = iter(large)
@@ -103,7 +107,7 @@ def process_class() -> Any:
                 return self._taken()
 
         def rest(self, seconds: float | None) -> Any:
-            """Wait for the calls that are under way, and then for the first alone, and return what came of them."""
+            """Wait for the calls that are under way, and then for the first alone, and return their results."""
             with self._changed:
                 self._changed.wait_for(self._is_idle, seconds)
                 self._waiting = []
@@ -135,7 +139,7 @@ def process_class() -> Any:
                 raise ConnectionAbortedError(str(error)) from error
 
         def _serve(self) -> None:
-            """Make the calls that wait, for ever."""
+            """Make the waiting calls, for ever."""
             size = 0
             while True:
                 with self._changed:

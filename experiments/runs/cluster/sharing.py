@@ -1,4 +1,4 @@
-"""Client calls that share calls of Ray: who is called next in which process, and what becomes of calls that were lost.
+"""Scheduling of client calls that share calls of Ray: the next calls of each process, and the repetition of lost calls.
 
 A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
 whose shards it has. What it does not get to comes back to the others, so nobody is idle while clients wait. Every call
@@ -25,22 +25,22 @@ from fl_audit.experiments.runs.cluster.pool import (
 from fl_audit.experiments.runs.cluster.process import CallReplies, CallReply, Load
 
 Outcome = Message | CallError
-"""What becomes of a call: a reply, or what failed."""
+"""The outcome of a call: a reply, or a failure."""
 
 Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""How long a thread waits for calls before it looks whether the pool is closed."""
+"""How long a thread waits for calls before it checks whether the pool is closed."""
 _SECONDS_OF_A_PART = 1.5 * SECONDS_OF_A_CALL
-"""How long the calls that a process is handed are expected to take: what it does not get to was sent in vain."""
+"""Expected duration of the calls that a process is given; calls that it does not reach were sent in vain."""
 _FIRST_PART = 16
-"""How many calls a process is handed at first, when nobody knows how long one takes."""
+"""Number of calls that a process is given at first, when their duration is not known."""
 _DIED = "its process died, or ended itself at the time limit"
 
 
 @dataclass(eq=False)
 class _Call:
-    """A call that waits or is made."""
+    """A call that waits or is under way."""
 
     identity: str  # of its message
     message: Message
@@ -56,7 +56,7 @@ class _Call:
 
 @dataclass(eq=False)
 class _Line:
-    """The calls of a compartment that wait, and how many threads serve them."""
+    """The waiting calls of a compartment, and the number of threads that serve them."""
 
     calls: list[_Call] = field(default_factory=list)
     threads: int = 0
@@ -65,12 +65,12 @@ class _Line:
     paces: dict[str, float] = field(default_factory=dict)
 
     def seconds_of(self, call: _Call) -> float:
-        """Return how long a call is expected to take, as calls of its type did."""
+        """Return the expected duration of a call, by earlier calls of its type."""
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Note how long the first of some calls took."""
+        """Record the duration of the first of some calls."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
@@ -83,7 +83,7 @@ class SharedCalls:
     pool, retries
         The processes, and how often a call is made again whose process has died on a node that has not.
     contexts
-        What nodes keep between calls; the context that a call leaves takes the place of the one that it was given.
+        The state of nodes between calls, which the context after a call replaces.
     settle
         Told what became of some messages, by their identities, in a thread that it should not hold up.
     """
@@ -119,7 +119,7 @@ class SharedCalls:
         self.use_all_nodes()
 
     def use_all_nodes(self) -> None:
-        """Have all processes that there may be take calls, of nodes that have joined too."""
+        """Let all possible processes take calls, including those of nodes that have joined."""
         with self._changed:
             for compartment, line in self._lines.items():
                 wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
@@ -128,7 +128,7 @@ class SharedCalls:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _Line) -> None:
-        """Make the calls of a compartment, one part of them after the other, until the pool is closed."""
+        """Make the calls of a compartment, one part after the other, until the pool is closed."""
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
@@ -144,7 +144,7 @@ class SharedCalls:
                 return
 
     def _make_part(self, compartment: int, line: _Line) -> None:
-        """Have an idle process make its part of the calls that wait, and see to those that nothing came of."""
+        """Have an idle process make its part of the waiting calls, and handle lost calls."""
         process = self._pool.take(compartment)
         with self._changed:
             calls = self._part(line, process)
@@ -156,14 +156,14 @@ class SharedCalls:
             line.idle += bool(calls)
 
     def _end(self, line: _Line, error: Exception) -> None:
-        """Settle all calls of a line: there are no processes any more."""
+        """Settle all calls of a line, because there are no processes any more."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _Line, process: ClientProcess) -> list[_Call]:
-        """Take the calls out of a line that a process makes next."""
+        """Take the next calls of a process out of a line."""
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)
@@ -181,9 +181,9 @@ class SharedCalls:
         return taken
 
     def _in_order(self, line: _Line, process: ClientProcess) -> Iterator[_Call]:
-        """Give the calls of a line in the order in which a process would take them: those of its own clients first.
+        """Yield the calls of a line in the order in which a process takes them: those of its own clients first.
 
-        Those of others come from the end: their processes take theirs from the beginning.
+        Calls of other clients are taken from the end, because their processes take theirs from the beginning.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:
@@ -193,7 +193,7 @@ class SharedCalls:
                 yield call
 
     def _made(self, line: _Line, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Have a process make calls, and return those that were lost, with what `LostCallsError` says, or None."""
+        """Have a process make calls, and return those that were lost, with the message of `LostCallsError` or None."""
         left = calls
         try:
             load, has = self._load(left, process)
@@ -215,7 +215,7 @@ class SharedCalls:
         return [], None
 
     def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[Load, frozenset[Hashable]]:
-        """Return calls as they travel, and what call context the process has once it has received them."""
+        """Return calls in the form for sending, and the context that the process then has."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
             [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
@@ -244,7 +244,7 @@ class SharedCalls:
             self._changed.notify_all()
 
     def _see_to_lost(self, line: _Line, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Make calls again that were lost, unless one was alone once too often; return whether the process is gone."""
+        """Repeat lost calls, unless one was alone once too often; return whether the process is gone."""
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):

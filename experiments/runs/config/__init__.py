@@ -1,4 +1,4 @@
-"""The configuration of a run: a TOML file, checked whole before anything is done; a module for each of its sections."""
+"""The configuration of a run: a TOML file, checked in full before anything else; a module for each of its sections."""
 
 from fl_audit.experiments.runs.config.audit import LossSource as LossSource
 from fl_audit.experiments.runs.config.data import DataSection as DataSection

@@ -1,4 +1,4 @@
-"""Section [audit]: what attackers see, which neighbour they ask about, and the number of trials."""
+"""Section [audit]: the adversary's view, the neighbour in question, and the number of trials."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -41,81 +41,87 @@ def _loss_range(value: Any) -> Any:
 
 
 FEWEST_SHADOWS = 24
-"""With so many trials a target has two others where it is in, and two where it is out, but for one in 28,000."""
+"""Number of trials in which a target has two others where it is in, and two where it is out, except for one in
+28,000.
+"""
 
 FEWEST_KNOWN = 60
-"""Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
+"""Number of targets, half of which hold fewer than two members, or fewer than two others, once in 17 million times."""
 
 _Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class LossSource(StrEnum):
-    """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
+    """Where members' losses are when Epsilon* is computed: in one place, or with their owners."""
 
     POOLED = "pooled"
     FEDERATED = "federated"
 
 
 class AuditSection(ConfigSection):
-    """What the insider sees, which neighbour it asks about, and the number of trials.
+    """The view of the insider, the neighbour in question, and the number of trials.
 
-    `insider = false` trains the trials without asking it: Epsilon*, membership and accuracy remain.
+    `insider = false` trains the trials without an insider: Epsilon*, membership and accuracy remain.
 
     With `kind = "membership"` many `targets` are in with probability 1/2 in each trial, every trial's model is attacked
     by `attacks`, and all other trials are its shadow models.
 
     With `kind = "reconstruction"` one of many `candidates` is in each trial, all equally likely. The insider knows all
-    other records, weighs every candidate by the distribution of the releases, and names one. With an `attribute` the
-    candidates are versions of one record, one for each value of that column.
+    other records, computes the likelihood of every candidate from the distribution of the releases, and names one. With
+    an `attribute` the candidates are versions of one record, one for each value of that column.
 
-    With `kind = "canaries"` nobody weighs a pair: one training is the audit, and its canaries tell how much it leaks.
+    With `kind = "canaries"` there is no pair: one training is the audit, and its canaries show how much it leaks.
     """
 
     trials: Count = 200
     """The number of trials; 1 is an ordinary federated run."""
     kind: _Kind = "identifiability"
-    """Which kind of audit: one record or client is in question (`identifiability`), many `targets` are in or out by
+    """The kind of audit: one record or client is in question (`identifiability`), many `targets` are in or out by
     chance (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one
-    training that is the audit (`canaries`)."""
+    training that is the audit (`canaries`).
+    """
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units of which one is in, in the reconstruction audit; left out, 200, or all there are."""
     candidate_weights: Annotated[tuple[_Weight, ...], Strict(False)] | None = None
-    """How likely each candidate is, up to a factor; left out, all equally, values of `attribute` as in the data."""
+    """Prior weight of each candidate, up to a factor; left out, all are equal, values of `attribute` as in the data."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the membership audit; left out, 200, or all there are."""
     canaries: Count | None = None
-    """How many canaries take part in the canary audit, each by the toss of a coin in every round; left out, 10."""
+    """Number of canaries in the canary audit, each in by the toss of a coin in every round; left out, 10."""
     attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
-    """Who attacks in the membership audit, or `package.module:name`; left out, all who can, but `attribute`."""
+    """Attacks of the membership audit, or `package.module:name`; left out, all that are possible, except
+    `attribute`.
+    """
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
+    """Number of queries of `lira` about each target, which vary its records; left out, 1."""
     reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Of how many records, or of clients with so many, the report shows what could be drawn; left out, of none."""
+    """Number of records, or of clients with so many, whose reconstruction the report shows; left out, none."""
     reconstruct_time_limit: Positive | None = None
-    """Seconds after which the search for pictures ends wherever it is; left out, 120."""
+    """Seconds after which the search for images ends; left out, 120."""
     insider: bool = True
-    """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
+    """Whether there is an insider; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
     """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
     colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Clients who share their noise with the insider, where clients add the noise."""
     adversary: Choice[Adversary] = Adversary.CLIENT
-    """Where the adversary sits: a client, or the honest but curious server that sees every contribution by itself."""
+    """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
     insiders: Count = 1
-    """How many clients attack, each by itself."""
+    """Number of clients that attack, each by itself."""
     view: Choice[View] = View.UPDATE
-    """What an insider sees of a round: the noised sum (`update`), or only the model that follows from it; honest
-    clients are sent models alone."""
+    """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
+    models.
+    """
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
-    """What D and D' differ in: a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
+    """Difference of D and D': a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
     neighbour_rank: Count | None = None
     """Rank among the most or least dissimilar neighbours; left out, 1."""
     dissimilarity: OneOr[Dissimilarity] = Dissimilarity.EUCLIDEAN
-    """Measure of how far two records lie apart, or `package.module:name` of your own."""
+    """Measure of the distance of two records, or `package.module:name` of your own."""
     sections: Annotated[tuple[OwnName, ...], Strict(False)] = ()
     """Sections of your own at the end of the report's appendix, each `package.module:name`."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
@@ -123,9 +129,9 @@ class AuditSection(ConfigSection):
     epsilon_star: bool = True
     """Whether the risk of every evaluated release is measured as Epsilon*."""
     epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
-    """Error rates under it and above 1 less it are left out of Epsilon*; 0 leaves out none."""
+    """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
-    """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
+    """Where members' losses are when Epsilon* is computed: in one place, or with their owners."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
     """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
     client_epsilon_star: bool = False

@@ -1,4 +1,4 @@
-"""Sections [data] and [model]: which records, who holds them, and which model learns from them."""
+"""Sections [data] and [model]: the records, their owners, and the model."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ MODEL_PATH = "weights"
 
 
 class DataSection(ConfigSection):
-    """Which records, and who holds them. Settings that belong to one kind of data name it.
+    """The records and their owners. Settings that belong to one kind of data name it.
 
     `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
     partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
@@ -23,7 +23,7 @@ class DataSection(ConfigSection):
     `user` names the column, or the array, that says which person each record is about. With an adjacency of users all
     records of a user are one unit: they are drawn, clipped, sampled and exchanged together.
 
-    How a CSV table is written is found, or said by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
+    The format of a CSV table is detected, or given by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
     `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
     may have up to `max-levels` words.
 
@@ -41,25 +41,29 @@ class DataSection(ConfigSection):
     label: str | None = None
     """Name of the column to be learned, of `csv` and `hf:`."""
     owner: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) that says whose a record is; partition `natural` makes owners clients."""
+    """Column (`csv`, `hf:`) or array (`npz`) with the owner of each record; partition `natural` makes owners
+    clients.
+    """
     user: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) that says whom a record is about; `owner`: the owners."""
+    """Column (`csv`, `hf:`) or array (`npz`) with the person that a record is about; `owner`: the owners."""
     records_per_user: Count | None = None
     """Most records of a user that are read, the first ones of the file; left out, all of them."""
     users: Count | None = None
     """Most users of the training set D, where users are units; left out, as many as have `records` records."""
     user_across_clients: Choice[AcrossClients] = AcrossClients.REFUSE
-    """What becomes of users with records at several clients: refused, or given as a whole to the first one."""
+    """Treatment of users with records at several clients: refused, or given as a whole to the first one."""
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
-    """Character between cells, of `csv`, or `whitespace` for any number of spaces and tabs; left out, it is found."""
+    """Character between cells, of `csv`, or `whitespace` for any number of spaces and tabs; left out, it is
+    detected.
+    """
     decimal: Literal[".", ","] | None = None
-    """Mark of decimals, of `csv`: `.` or `,`, and the other one stands between thousands; left out, it is found."""
+    """Decimal mark, of `csv`: `.` or `,`; the other one separates thousands; left out, it is detected."""
     encoding: str | None = None
-    """Encoding of a `csv` file, such as `cp1252`; left out, it is found."""
+    """Encoding of a `csv` file, such as `cp1252`; left out, it is detected."""
     skip_lines: Annotated[int, Field(ge=0, le=10**6)] | None = None
-    """Lines above the line of names that are left out, such as a title, of `csv`."""
+    """Number of lines to skip above the line of names, such as a title, of `csv`."""
     sheet: str | None = None
     """Name of the sheet of an Excel workbook, of `csv`; left out, the only one that holds anything."""
     missing: Words | None = None
@@ -67,11 +71,11 @@ class DataSection(ConfigSection):
     max_levels: Count | None = None
     """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
     ignore_case: bool | None = None
-    """Whether words that differ by case or spaces only are one, of `csv` and `hf:`."""
+    """Whether words that differ only by case or spaces are the same, of `csv` and `hf:`."""
     unique: bool | None = None
     """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
     axes: Choice[RecordAxes] | None = None
-    """What two axes of a record of `npz` are: height and width, unless set to `sequence` (steps and features)."""
+    """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
     images: str | None = None
     """IDX file of the images, of `idx`."""
     labels: str | None = None
@@ -81,21 +85,21 @@ class DataSection(ConfigSection):
     test_labels: str | None = None
     """IDX file of their labels, of `idx`."""
     classes: Count | None = None
-    """Of a loader that takes it: the form with so many classes."""
+    """Number of classes, for a loader with several forms of its data."""
     generated_records: Count | None = None
-    """Of a loader that takes it: how many records are generated."""
+    """Number of records to generate, for a loader that generates them."""
     graph_nodes: Count | None = None
-    """Of a loader that takes it: how many nodes a graph keeps."""
+    """Number of nodes that a graph keeps, for a loader of graphs."""
     image_size: Count | None = None
     """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
     grey: bool | None = None
-    """Whether colours of pictures of `images` and `hf:` become grey."""
+    """Whether colour images of `images` and `hf:` are converted to grey."""
     subset: str | None = None
-    """Of a data set `hf:` that has several, the one that is meant."""
+    """Name of the subset of a data set `hf:` that has several."""
     split: str | None = None
-    """Of a data set `hf:`, the split that training sets are drawn from; `train` unless set."""
+    """Split of a data set `hf:` that training sets are drawn from; `train` unless set."""
     test_split: str | None = None
-    """Of a data set `hf:`, the split of the test records; `test`, if there is one, unless set."""
+    """Split of a data set `hf:` with the test records; `test`, if there is one, unless set."""
     records: Count = 1000
     """Records of the training set D, over all clients; where users are units, the most that whole users may have."""
     test_records: Count = 1000
@@ -103,15 +107,18 @@ class DataSection(ConfigSection):
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
     """Most records of the population sample, which Epsilon* and membership attacks compare with."""
     clients: Count | None = None
-    """Clients, from 2; 1 trains in one place, without insider. Left out, 10, or with partition `natural` the owners."""
+    """Number of clients, from 2; 1 trains in one place, without insider. Left out, 10, or with partition `natural` the
+    owners.
+    """
     partition: Choice[PartitionScheme] = PartitionScheme.IID
-    """How records are divided among clients."""
+    """Division of the records among clients."""
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
-    """Of `dirichlet`: alpha, min-partition-size, self-balancing. Of `pathological`: num-classes-per-partition,
-    class-assignment-mode. Of `shard`: num-shards-per-partition, shard-size, keep-incomplete-shard.
+    """Parameters of the partition. `dirichlet`: alpha, min-partition-size, self-balancing. `pathological`:
+    num-classes-per-partition, class-assignment-mode. `shard`: num-shards-per-partition, shard-size,
+    keep-incomplete-shard.
     """
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    """Public seed of which records are chosen and how they are divided."""
+    """Public seed of the choice and division of records."""
 
     @model_validator(mode="before")
     @classmethod
@@ -123,19 +130,19 @@ class DataSection(ConfigSection):
 
 
 class ModelSection(ConfigSection):
-    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
+    """The model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
 
     `initial = "pretrained"` begins in every trial with the same weights, trained without privacy on records that serve
     for nothing else: the worst case for an observer of the final model.
 
-    `weights` is the file that `vgg16` takes the weights of its frozen core from.
+    `weights` is the file with the weights of the frozen core of `vgg16`.
     """
 
     name: str = "logistic"
-    """Name of a built-in model, or `package.module:factory` of one's own."""
+    """Name of a built-in model, or `package.module:factory` of your own."""
     weights: str | None = None
     """File with the weights of the frozen core of `vgg16`."""
     initial: Choice[InitialWeights] = InitialWeights.DRAWN
-    """Where training begins: weights drawn for every trial, or the same pretrained ones (the worst case) in all."""
+    """Initial model: weights drawn for every trial, or the same pretrained ones (the worst case) in all."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Public seed of the initial weights."""

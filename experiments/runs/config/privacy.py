@@ -1,4 +1,4 @@
-"""Section [privacy]: what is claimed."""
+"""Section [privacy]: the claim."""
 
 from typing import Annotated, Literal, Self
 
@@ -20,63 +20,66 @@ GUARANTEE_ONLY = (
     *DETAILS,
     *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
-"""Settings that have no meaning where nothing is claimed."""
+"""Settings that have no meaning without a claim."""
 
 
 class PrivacySection(ConfigSection):
-    """What is claimed: exactly one of the targets; `private = false` clips nothing, adds no noise, guarantees none.
+    """The claim: exactly one of the targets; `private = false` clips nothing, adds no noise, and guarantees nothing.
 
     `delta` is that of Epsilon* too. A `local-randomizer` goes with every guarantee and with none: it guarantees every
     record something by itself, by `record-epsilon`.
     """
 
     private: bool = True
-    """Whether anything is claimed; false clips nothing and adds no noise."""
+    """Whether there is a claim; false clips nothing and adds no noise."""
     belief: Share | None = None
-    """Target: the most that an insider may believe in the truth. Exactly one of the targets is given."""
+    """Target: the largest belief of an insider in the truth. Exactly one of the targets is given."""
     epsilon: Positive | None = None
     """Target: epsilon at `delta`, by the accountant."""
     advantage: Share | None = None
-    """Target: the largest advantage of an insider over guessing, exactly, whoever the accountant is."""
+    """Target: the largest advantage of an insider over guessing, exact with every accountant."""
     reconstruction: Share | None = None
-    """Target: how often an attacker may name the right one of `candidates` equally likely records."""
+    """Target: the largest probability of identifying the right one of `candidates` equally likely records."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
-    """How many records are equally likely, of `reconstruction`; left out, 1000."""
+    """Number of equally likely records, of `reconstruction`; left out, 1000."""
     singling_out: Share | None = None
-    """Target: how often a description that fits `population-share` of all people may fit the person it is about."""
+    """Target: the largest probability that a description of `population-share` of all people fits the person it is
+    about.
+    """
     population_share: Share | None = None
     """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
-    """Target: the noise itself, over what `noise-over` names."""
+    """Target: the noise itself, over the quantity that `noise-over` names."""
     noise_over: Choice[NoiseOver] | None = None
-    """What `noise-multiplier` multiplies: the `sensitivity`, 2 x clipping norm where a unit is replaced, or the
-    `clipping-norm`, as Opacus and Flower quote it; left out, the sensitivity."""
+    """Quantity that `noise-multiplier` multiplies: the `sensitivity`, 2 x clipping norm where a unit is replaced, or
+    the `clipping-norm`, as Opacus and Flower quote it; left out, the sensitivity.
+    """
     delta: Share = defaults.DELTA
     """delta of the guarantee, and of Epsilon*."""
     prior: Share = defaults.PRIOR
-    """The insider's belief in D before anything is released."""
+    """The insider's prior belief in D."""
     accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
-    """Who computes what is claimed; left out, the exact one: `gdp` without sampling, `pld` with it."""
+    """Accountant of the claim; left out, the exact one: `gdp` without sampling, `pld` with it."""
     clipping_norm: Positive = 3.0
-    """Longest that a contribution may be; of adaptive clipping, that of the first round."""
+    """Largest norm of a contribution; with adaptive clipping, that of the first round."""
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
-    """What noise is scaled to: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
+    """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    """How neighbours differ: always named where something is claimed; with private = false it may be left out."""
+    """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
     noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
-    """Who adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
+    """Source of the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
-    """Bands of `banded` noise; left out, the rounds from one of a client's to its next."""
+    """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
-    """Whether the clipping norm stays as it is or follows the lengths of updates."""
+    """Whether the clipping norm is fixed or follows the lengths of updates."""
     quantile: Share | None = None
-    """Share of clients whose update an adaptive norm leaves whole; left out, 0.5."""
+    """Share of clients whose update an adaptive norm does not clip; left out, 0.5."""
     quantile_noise: Positive | None = None
     """Noise multiplier of the count behind an adaptive norm, over that of the updates; left out, 5."""
     clipping_learning_rate: Positive | None = None
-    """How fast an adaptive norm moves; left out, 0.2."""
+    """Step size of an adaptive norm; left out, 0.2."""
     local_randomizer: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
-    """What owners do to their own records before anything is trained on them; left out, nothing."""
+    """Randomisation of records by their owners before any training; left out, none."""
     record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Epsilon of the randomizer: of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
     pixelation_pixels: Count | None = None

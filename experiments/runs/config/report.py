@@ -1,4 +1,4 @@
-"""Section [report]: what the annex for a data-protection officer says beside the numbers, in the operator's words."""
+"""Section [report]: the operator's own statements in the annex for a data-protection officer."""
 
 from typing import Annotated
 
@@ -13,18 +13,18 @@ class ReportSection(ConfigSection):
     """Declarations of the operator for the annex of the report, unchecked; what is left out is filled in by hand."""
 
     controller: Line | None = None
-    """Who decides why and how the data are processed."""
+    """The party that decides why and how the data are processed."""
     purpose: Line | None = None
-    """What the model is for."""
+    """Purpose of the model."""
     system: Line | None = None
-    """Name and version of the system that is audited."""
+    """Name and version of the audited system."""
     data_set: Line | None = None
     """Name of the data set, as its owner calls it."""
     persons: Line | None = None
-    """Whose data these are, such as patients of four hospitals since 2019."""
+    """The people whose data these are, such as patients of four hospitals since 2019."""
     retention: Line | None = None
-    """How long model, data and this report are kept."""
+    """Period for which model, data and this report are kept."""
     signer: Line | None = None
-    """Who signs."""
+    """Name of the signer."""
     role: Line | None = None
-    """In which role."""
+    """Role of the signer."""

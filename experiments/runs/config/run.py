@@ -1,4 +1,4 @@
-"""Section [run]: how the run is carried out."""
+"""Section [run]: the execution of the run."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 
 
 class RunSection(ConfigSection):
-    """How the run is carried out. `trials-per-batch`, left out, fits the model.
+    """The execution of the run. `trials-per-batch`, left out, fits the model.
 
     `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
     the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
@@ -21,25 +21,26 @@ class RunSection(ConfigSection):
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
-    """The challenger's secret, of which bits, samples and noise are drawn; left out, drawn at random."""
+    """The challenger's secret, from which bits, samples and noise are drawn; left out, drawn at random."""
     trials_per_batch: Count | None = None
-    """Trials that are played together; more take more memory. Left out, as many as a second of work a round allows."""
+    """Trials that are trained together; more take more memory. Left out, as many as a second of work a round allows."""
     batches_in_flight: Count = 2
-    """Batches that are at work at the same time."""
+    """Number of batches under way at the same time."""
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Trials of which every release is kept, so that `fl-audit replay` can weigh it again. Left out, 4, or as many as
-    leave no more than a gigabyte."""
+    """Number of trials of which every release is kept, so that `fl-audit replay` can recompute their log-odds. Left
+    out, 4, or as many as need no more than a gigabyte.
+    """
     keep_final_models: bool = True
     """Whether the final models of all trials are kept."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
     """Seconds after which a silent client ends the run."""
     client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
-    """How often a call whose client process died is made again, on a new process."""
+    """Number of times that a call whose client process died is repeated, on a new process."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Cores that a client computes on."""
+    """Number of cores of a client."""
     device: Choice[Device] = Device.CPU
-    """What clients compute on."""
+    """Device of the clients."""
     tf32: bool = False
     """Whether a graphics card may round the factors of products and convolutions to ten bits, which is faster."""
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Client calls at the same time; 0 is one for every `threads` cores."""
+    """Number of simultaneous client calls; 0 is one for every `threads` cores."""

@@ -1,4 +1,4 @@
-"""A whole configuration: its sections, and what one of them decides about another."""
+"""A whole configuration: its sections, and the defaults that one section decides for another."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ class RunConfig(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
-        """Fill in what one section decides about others, so that a stored configuration names it."""
+        """Fill in the defaults that depend on other sections, so that a stored configuration names them."""
         if not isinstance(values, dict):
             return values
         given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
@@ -67,14 +67,12 @@ _PRIVACY_OF = {
     "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
     "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
 }
-"""What a configuration has that leaves these settings out, by its strategy."""
+"""Defaults of settings that a configuration leaves out, by its strategy."""
 _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return the sections of which the strategy, a randomizer or the kind of audit decides what they leave out, filled
-    in.
-    """
+    """Return the sections with defaults that depend on the strategy, a randomizer or the kind of audit filled in."""
     filled: dict[str, _Table] = {}
     strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:

@@ -1,4 +1,4 @@
-"""Every setting in words: its type, its default, what it is for and what it accepts, as the models of sections say."""
+"""Every setting in words: its type, default, purpose and accepted values, from the models of sections."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -23,9 +23,9 @@ _OF_THEIR_OWN = {
     "audit.loss-range": "two ascending finite numbers from 0, such as [0, 5]",
     "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
 }
-"""What schemas have no words for."""
+"""Accepted values that schemas cannot describe."""
 _REQUIRED = {"privacy.adjacency": "where something is claimed"}
-"""What a section refuses to go without, though a model of it has a value to fill in."""
+"""Settings that a section requires although its model has a default."""
 
 
 _USUAL = frozenset({
@@ -38,7 +38,7 @@ _USUAL = frozenset({
     "audit.kind", "audit.trials", "audit.neighbour", "audit.attacks",
     "run.seed", "run.actors", "run.device",
 })  # fmt: skip
-"""What most runs set, or look at first; all others are advanced."""
+"""Settings that most runs use, or look at first; all others are advanced."""
 
 
 @dataclass(frozen=True)

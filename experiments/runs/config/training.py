@@ -1,4 +1,4 @@
-"""Section [training]: how the federation learns."""
+"""Section [training]: the training of the federation."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -8,7 +8,7 @@ from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
 
 MOST_ROUNDS = 10**6
-"""More are a slip of the hand: nobody would see the end of them."""
+"""Largest number of rounds: more are a typing error, and would never end."""
 DEFAULT_ROUNDS = 30
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
@@ -20,7 +20,7 @@ _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     ("local-optimizer",): ("dp-fedavg",),
     OF_RECORDS: ("dp-fedsgd",),
 }
-"""Settings of training that some strategies alone have: local training, samples of clients, and those of records."""
+"""Settings of training for some strategies only: local training, samples of clients, and those of records."""
 _AT_MOST_ONE = (
     ("rounds", "epochs"),
     ("sampling-rate", "expected-batch"),
@@ -30,7 +30,7 @@ _AT_MOST_ONE = (
 
 
 class TrainingSection(ConfigSection):
-    """How the federation learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
+    """The training of the federation. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
 
     `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
     `local-epochs` or `local-steps`, and send clipped updates. `dp-sgd-clients`: they train so by DP-SGD, with Opacus,
@@ -40,29 +40,31 @@ class TrainingSection(ConfigSection):
     strategy: Strategy = "dp-fedsgd"
     """Clients send clipped gradients (`dp-fedsgd`) or updates (`dp-fedavg`), or private updates (`dp-sgd-clients`)."""
     rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = None
-    """Releases of the server; left out, 30, or what `epochs` asks for."""
+    """Number of releases of the server; left out, 30, or the number that `epochs` gives."""
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
-    """In place of rounds: how often a record takes part on average, with `dp-fedsgd`."""
+    """Instead of rounds: mean number of rounds in which a record takes part, with `dp-fedsgd`."""
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a record takes part in a round, with `dp-fedsgd`; left out, 1, or by `expected-batch`."""
     expected_batch: Count | None = None
-    """In place of `sampling-rate`: records that take part in a round on average."""
+    """Instead of `sampling-rate`: mean number of records in a round."""
     client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
     cohort: Count | None = None
-    """Clients of a round, in a public order, with `dp-fedavg`; left out, all."""
+    """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""
     local_epochs: Count | None = None
     """Passes of a client over its own records in a round, where clients train; left out, 1, or `local-steps`."""
     local_steps: Count | None = None
-    """In place of `local-epochs`: steps of a client in a round."""
+    """Instead of `local-epochs`: steps of a client in a round."""
     local_batch: Count | None = None
     """Records of a local step, where clients train (with `dp-sgd-clients` on average); left out, 10."""
     local_learning_rate: Positive | None = None
     """Step size of local training, where clients train; left out, 0.1."""
     local_optimizer: Choice[LocalOptimizer] | None = None
-    """Rule of local training, with `dp-fedavg`; it begins anew in every round. Left out, `sgd`."""
+    """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     early_stopping: Count | None = None
-    """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
+    """Number of evaluated releases without a smaller loss on the population sample that ends training; left out, none
+    does.
+    """
     learning_rate: Positive = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD

@@ -1,4 +1,4 @@
-"""What the sections of a configuration share: kinds of values, and the words for keys in messages."""
+"""Shared parts of the sections of a configuration: kinds of values, and words for keys in messages."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
@@ -23,9 +23,9 @@ T = TypeVar("T")
 Choice = Annotated[T, Strict(False)]
 """One of the values of an enumeration, which a file writes as a string."""
 OwnName = Annotated[str, Field(pattern=".:."), AfterValidator(_own)]
-"""`package.module:name`, of something of the user's own."""
+"""`package.module:name` of an object of the user's own."""
 OneOr = Annotated[Annotated[T, Strict(False)] | OwnName, Field(union_mode="left_to_right")]
-"""A choice, or something of the user's own."""
+"""A choice, or an object of the user's own."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], Strict(False)]
@@ -47,9 +47,9 @@ class ConfigSection(BaseModel):
     )
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """Return those of some keys that are set."""
+        """Return the keys among `names` that are set."""
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
     def named(self, names: Sequence[str]) -> str:
-        """Return keys with their values as a message names them."""
+        """Return keys with their values, in the form for a message."""
         return " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in names)
