@@ -235,9 +235,7 @@ def _said(target: "Target") -> str:
 
 
 def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Accountant) -> list[_Row]:
-    """Return the answer of one accountant, whose refusal is an error, or of all, whose refusals are rows except the
-    exact one's.
-    """
+    """Return one accountant's answer, whose refusal is an error, or all, whose refusals but the exact one's are rows."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []

@@ -69,7 +69,7 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
 def without_seed(overrides: Sequence[str]) -> list[str]:
     """Return the `--set` flags of a command that continues a run: all but the seed, which the run has stored.
 
-    The challenger's seed is not shown; a seed in the configuration file is overridden by none.
+    The challenger's seed is not shown; `run.seed=` removes another one that the configuration file may name.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])

@@ -1,4 +1,4 @@
-"""A sentence of a paper as a range for one number of ours, and what our runs say of it."""
+"""A sentence of a paper as a range for one of our numbers, and the verdict of our runs on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -11,7 +11,7 @@ from fl_audit.audits.membership.rates import Interval
 
 
 class ClaimVerdict(StrEnum):
-    """What our runs say of a claim."""
+    """The verdict of our runs on a claim."""
 
     HOLDS = "holds on our data"
     FAILS = "does not hold on our data"
@@ -20,7 +20,7 @@ class ClaimVerdict(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a claim does not hold on our data."""
+    """The reason why a claim does not hold on our data."""
 
     OURS = "our setting"
     THEIRS = "their setting"
@@ -29,7 +29,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class SecondLook:
-    """What a second look at claims that do not hold showed."""
+    """The result of a second look at claims that do not hold."""
 
     statement: str  # the claim's
     where: str  # how the claim's `where` begins; empty for all
@@ -67,7 +67,7 @@ class PaperClaim:
 
     @property
     def untestable(self) -> str:
-        """Why it cannot be tested; empty if it can."""
+        """The reason why the claim cannot be tested; empty if it can."""
         failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
         return self.why or "; ".join(
             f"not so: {one.statement} ({one.quantity} {one.found.value:.3f}, {one.found.low:.3f} to "
@@ -76,7 +76,7 @@ class PaperClaim:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """Whether the whole interval lies in the range, or all of it outside, or neither."""
+        """The verdict: whether the whole interval lies in the range, or all of it outside, or neither."""
         low, high = self.found.low, self.found.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
@@ -88,10 +88,10 @@ class PaperClaim:
 
     @property
     def trials_to_decide(self) -> int | None:
-        """How many trials of each run would decide an open claim if the number stayed where it is.
+        """Number of trials of each run that would decide an open claim if the number stayed the same.
 
-        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge,
-        to rounding: where it would take more than ten million.
+        It is None where the claim is decided or cannot be, where the interval is not known, or the number lies on the
+        edge, to rounding: where it would take more than ten million.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
@@ -119,7 +119,7 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict, the sentence, and what would decide it."""
+        """The verdict, the sentence, and the trials that would decide it."""
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
         more = self.trials_to_decide
@@ -128,7 +128,7 @@ class PaperClaim:
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return all that is published of the claim; infinite and missing numbers are None."""
+        """Return the published values of the claim; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
@@ -137,7 +137,7 @@ class PaperClaim:
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return a claim as `PaperClaim.to_json` has it: what could not be tested stays so, for the reason it had.
+    """Return a claim from `PaperClaim.to_json`; an untestable claim stays so, with its reason.
 
     Parameters
     ----------
@@ -170,13 +170,13 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     Parameters
     ----------
     section, statement, why, where
-        Where the paper says so; what it says; why it cannot be tested; on what it would be.
+        The section of the paper; the statement; the reason why it cannot be tested; the data.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
 def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tuple[PaperClaim, ...]:
-    """Return claims with what a second look showed of those that do not hold.
+    """Return claims with the results of second looks at those that do not hold.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def exact(value: float) -> Interval:
 
 
 def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
-    """Return how many claims there are of each verdict."""
+    """Return the number of claims of each verdict."""
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
@@ -219,7 +219,7 @@ def difference(one: Interval, other: Interval) -> Interval:
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
-    """Return how many claims hold, fail and are open, in a sentence; those that cannot be tested are counted apart."""
+    """Return a sentence on how many claims hold, fail and are open; those that cannot be tested are counted apart."""
     count = counted(claims)
     tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
     more = f"; {rest} more cannot be tested" if rest else ""

@@ -1,4 +1,4 @@
-"""What became of the claims of a paper: a row and a mark for each of them."""
+"""The verdicts on the claims of a paper: a row and a mark for each of them."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -21,14 +21,14 @@ from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figur
 def claims_table(
     claims: Sequence[PaperClaim], looks: Sequence[SecondLook], remarks: Sequence[str] = (), data: Sequence[str] = ()
 ) -> ItemResult:
-    """Return every claim of a paper with its number, its interval and what our runs say of it.
+    """Return every claim of a paper with its number, its interval and its verdict.
 
     Parameters
     ----------
     claims, looks
         The claims, at least one that can be tested; what second looks at those that do not hold showed.
     remarks, data
-        What else is to be said of the claims; titles of the data sets that they were tested on.
+        Further remarks on the claims; titles of the data sets that they were tested on.
     """
     claims = looked_at(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]

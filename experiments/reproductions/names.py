@@ -18,7 +18,7 @@ def item_names() -> tuple[str, ...]:
 
 
 def require_known(name: str) -> None:
-    """Refuse a name that is none of `item_names()`.
+    """Refuse a name that is not in `item_names()`.
 
     Raises
     ------

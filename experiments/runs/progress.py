@@ -23,9 +23,7 @@ Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """A function that opens a display of some trial-rounds; the block gets a function for the number of finished ones."""
 
 RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
-"""A function that opens a display over several runs; the block gets one that names the next run and returns its
-display.
-"""
+"""A function that opens a display over several runs; the block gets one that names the next run and shows it."""
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -107,9 +107,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def commit_of_sources() -> str | None:
-    """Return the commit of the sources, with a plus if they were changed; None where they are under no version
-    control.
-    """
+    """Return the commit of the sources, with a plus if they were changed; None without version control."""
     place = Path(errors.__file__).resolve().parent  # beside the root of the package, which names the API above
 
     def git(*words: str) -> str:

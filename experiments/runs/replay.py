@@ -66,9 +66,7 @@ class Replay:
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
-        """Return the agreement with the log-odds that the run in a directory stored; None where its results are
-        gone.
-        """
+        """Return the agreement with the stored log-odds of the run in a directory; None where its results are gone."""
         results = directory / "trials.parquet"
         if not results.exists():
             return None

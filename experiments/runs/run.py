@@ -69,9 +69,7 @@ class Parties:
 
 HONEST = Parties()
 _ENOUGH_TRIALS = 64
-"""Number of trials with which a run of a million targets leaves one of them without shadow trials less than once in a
-billion.
-"""
+"""Number of trials with which a million targets all have shadow trials, except once in a billion runs."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
 """Error codes of systems for files that cannot be written, whoever asks."""
 
@@ -302,9 +300,7 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return the numbers of trials at which the run was judged, including the present; rewriting a report is no new
-    look.
-    """
+    """Return the numbers of trials at which the run was judged, including now; a rewritten report is no look."""
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))

@@ -166,9 +166,7 @@ class RunStore:
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_Manifest]:
-        """Return the manifests of finished batches of the given number of first trials, in order; none of them
-        overlap.
-        """
+        """Return the manifests of finished batches of the first `trials` trials, in order; none of them overlap."""
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):

@@ -64,9 +64,7 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> Unprotected | None:
-    """Return the recorded results of the same training without privacy; None where there are none, or they cannot be
-    read.
-    """
+    """Return the recorded results of the same training without privacy; None if missing or unreadable."""
     try:
         return Unprotected.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

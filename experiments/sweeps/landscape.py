@@ -28,9 +28,7 @@ _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
 _MARKERS = ("o", "s", "^", "D", "P", "v")
 _FEWEST_FOR_A_DENSITY = 20
-"""Number of models below which they are drawn one by one, because a density would show its own width instead of
-theirs.
-"""
+"""Number of models below which they are drawn one by one, because a density would show its own width."""
 _MOST_LABELS = 12
 
 

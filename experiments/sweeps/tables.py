@@ -90,7 +90,7 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
-    """Return whether the private points guarantee different epsilons, so that utility is compared with the guarantee."""
+    """Return whether private points guarantee different epsilons, so that utility is compared with the guarantee."""
     claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
     return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
 

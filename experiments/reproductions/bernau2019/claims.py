@@ -1,4 +1,4 @@
-"""What Bernau et al. 2019 say of their results in words, each held against our runs with an interval."""
+"""Claims in the text of Bernau et al. 2019 on their results, each tested by our runs with an interval."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -40,20 +40,20 @@ from fl_audit.experiments.reproductions.papers import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 
 LOOKS = 3
-"""How often claims are looked at while trials are added: first part, and twice more (see `planning`)."""
+"""Number of evaluations of the claims while trials are added: the first part, and twice more (see `planning`)."""
 CONFIDENCE = 1 - 0.05 / LOOKS
-"""Of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
+"""Confidence of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
 
 
 def _claim(played: PlayedData, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
-    """Return a claim about some runs of a data set: it has as many trials as the smallest of them."""
+    """Return a claim about some runs of a data set, with the number of trials of the smallest of them."""
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
                       runs=names)  # fmt: skip
 
 
 def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
-    """Return the premise that an attack finds anything in the original model, which no kind of privacy has touched."""
+    """Return the premise that an attack finds anything in the original model, which has no kind of privacy."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
         quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(played.original, attack, CONFIDENCE),
@@ -81,7 +81,7 @@ def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether the view inside helps by more than what counts as the same, and only a little."""
+    """Yield whether white-box access increases the AUC, but only slightly."""
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
@@ -98,7 +98,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def trade(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield what the AUC under local and central DP is at the same accuracy, where section 6 says something of it."""
+    """Yield the AUC under local and central DP at the same accuracy, where section 6 makes a statement on it."""
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
         return
@@ -159,12 +159,12 @@ def first_at_chance(played: PlayedData, method: Method) -> MembershipSetting | N
 
 
 def _is_guessing(played: PlayedData, run: MembershipFindings) -> bool:
-    """Whether a model has no more accuracy left than what counts as none."""
+    """Return whether a model's accuracy is no better than chance, within the margin."""
     return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
 def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
-    """Whether neither attack nor model is better than guessing: there phi is 1, whoever added noise."""
+    """Return whether neither attack nor model is better than chance, so that phi is 1 for every kind of privacy."""
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
@@ -172,7 +172,8 @@ def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
 def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
 
-    Levels at which nothing is left say nothing (`_is_spent`). They are counted among those that hold together.
+    Levels without attack success or accuracy are not informative (`_is_spent`). They are counted among those that hold
+    together.
     """
     for method in (Method.LOCAL, Method.CENTRAL):
         runs = played.of(method)
@@ -215,7 +216,7 @@ _HIGHER_PHI = {
     MembershipStudy.PURCHASES: Method.LOCAL,
     MembershipStudy.SKEWED: Method.LOCAL,
 }
-"""Which kind of privacy has the higher phi, as section 6 says."""
+"""The kind of privacy with the higher phi, according to section 6."""
 
 
 def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
@@ -238,7 +239,8 @@ def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
 def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
 
-    Levels at which both kinds of privacy leave a model that guesses say nothing. They are counted among those levels.
+    Levels at which both kinds of privacy leave a model that guesses are not informative. They are counted among those
+    levels.
     """
     pairs = list(zip(played.local, played.central, strict=False))
     if played.data.study is not MembershipStudy.SKEWED or not pairs:
@@ -266,7 +268,8 @@ def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
-    """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
+    """Return the excess of models' confidence at epsilon_i = 1 over that at the other level with the highest
+    confidence.
 
     Means over trials of the mean of the largest confidence in true records of targets; intervals of all differences
     hold together (Bonferroni). None where that level or all others are not played.
@@ -307,7 +310,7 @@ UNTESTED = (
              "sides of it, stand in Figure 5", "COLLAB, CDP, z 6"),
     untested("6", "local DP can be used for ensembles without more loss", "a property of the definition"),
 )  # fmt: skip
-"""What is said but cannot be tested, and why."""
+"""Statements that cannot be tested, with the reasons."""
 
 
 def claims_of(played: Sequence[PlayedData]) -> list[PaperClaim]:

@@ -1,7 +1,7 @@
-"""Purchases with 10, 20 or 50 classes and Texas with 150, 200 or 300, as Bernau et al. 2019 have them.
+"""Purchases with 10, 20 or 50 classes and Texas with 150, 200 or 300, as in Bernau et al. 2019.
 
 They are read from files of their own: neither their labels nor, for Texas, their features follow from the files with
-100 classes, and which of the records the smaller ones hold is not published.
+100 classes, and it is not published which records the smaller ones hold.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ def purchases(directory: Path | None, *, classes: int = 100) -> Source:
     Raises
     ------
     InputError
-        Where `load_binary` does, or if classes is another number.
+        As in `load_binary`, or if classes is another number.
     """
     return _load(directory, PURCHASE100, _PURCHASES, classes)
 
@@ -41,7 +41,7 @@ def texas(directory: Path | None, *, classes: int = 100) -> Source:
     Raises
     ------
     InputError
-        Where `load_binary` does, or if classes is another number.
+        As in `load_binary`, or if classes is another number.
     """
     return _load(directory, TEXAS100, _TEXAS, classes)
 

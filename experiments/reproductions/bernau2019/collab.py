@@ -1,4 +1,4 @@
-"""COLLAB: who wrote papers with whom around 5,000 researchers of three fields of physics.
+"""COLLAB: networks of coauthors around 5,000 researchers of three fields of physics.
 
 Yanardag & Vishwanathan 2015, "Deep graph kernels". The file is read in the form in which Zhang et al. 2018 (DGCNN)
 publish it: one text, all of whose words are whole numbers.
@@ -66,7 +66,7 @@ def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
 
 
 class _Reader:
-    """Goes through the numbers once."""
+    """A single-pass reader of the numbers."""
 
     def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
         # Single elements of a memory view are read several times faster than those of an array.

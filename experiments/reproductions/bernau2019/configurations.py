@@ -16,16 +16,16 @@ from fl_audit.strategies.challenger import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2
-"""In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
+"""Number of clients, which changes nothing: in every round all records of the sample take part, whoever holds them."""
 PATIENCE = 8  # epochs without a smaller loss that end the training of a trial; the paper does not state its own
 EPOCHS_A_ROUND = 2
-"""Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
+"""Epochs between two evaluations of the loss where no noise is added; Adam's moments start anew there."""
 
 
 def _seed_of(part: settings.TrialPart, size: settings.Size) -> int:
     """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
 
-    It is the first one of the run's name whose coins give every target shadow models both with it and without it: with
+    It is the first seed of the run's name whose coins give every target shadow models both with it and without it: with
     24 trials and 2,000 targets one seed of 170 does not.
     """
     return _first_seed(part.name, size.records, size.trials)
@@ -41,7 +41,7 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: Extent) -> dict[str, Any]:
-    """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
+    """Return the settings of the first part of every run, on every data set that may be used, by the run's name."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.TrialPart(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
@@ -53,9 +53,9 @@ def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -
     Parameters
     ----------
     part, extent
-        Which run; the full or the quick form.
+        The run; the full or the quick form.
     data_dir
-        Where data sets lie; None is the default place.
+        Directory of the data sets; None is the default place.
     """
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
@@ -96,7 +96,7 @@ def values_of(part: settings.TrialPart, extent: Extent, data_dir: Path | None) -
 
 
 def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
-    """Return how central DP trains, a step a round, and after how many rounds the loss is looked at: an epoch.
+    """Return the training settings of central DP, one step a round, and the rounds between evaluations: an epoch.
 
     Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
     with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
@@ -113,7 +113,7 @@ def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], in
 
 
 def _without_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
-    """Return how the others train: as a plain training in one place, of which a round is a few epochs."""
+    """Return the training settings of the others: a plain training in one place, with a few epochs a round."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

@@ -1,6 +1,4 @@
-"""Tables 2 and 3 of Bernau et al. 2019: what epsilon of local DP counts, and what the noise of central DP
-guarantees.
-"""
+"""Tables 2 and 3 of Bernau et al. 2019: the epsilon of local DP, and the guarantee of central DP's noise."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +32,7 @@ _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
-    """How a printed epsilon compares with ours for all epochs."""
+    """The comparison of a printed epsilon with ours for all epochs."""
 
     AS_PRINTED = "as printed"
     SMALLER = "printed is smaller"
@@ -106,7 +104,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
 
 def table_3() -> ItemResult:
-    """Return epsilon of central DP in Table 3, computed again, with the epochs that would give what is printed."""
+    """Return epsilon of central DP in Table 3, computed again, with the epochs that would give the printed one."""
     found = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
@@ -189,7 +187,7 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
 
 
 def table_2() -> ItemResult:
-    """Return Table 2: epsilon of local DP as the paper counts it, and what one value keeps."""
+    """Return Table 2: epsilon of local DP as the paper counts it, and the guarantee for one value."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study, row in published.TABLE_2.items():

@@ -1,7 +1,6 @@
 """Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off.
 
-The last item shows who learns more about the same models at the same epsilon: the adversaries of all three papers
-side by side.
+The last item compares the adversaries of all three papers on the same models at the same epsilon.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +96,7 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
 
 
 def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
-    """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
+    """Yield the measurements on one data set: accuracies, epochs, every attack, phi."""
     for run in played.runs:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
@@ -137,7 +136,7 @@ def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = ""
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
-    """Return where runs stand on the axis of epsilon: the original model right of all, forms slightly apart."""
+    """Return the positions of runs on the axis of epsilon: the original model right of all, forms slightly apart."""
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
     return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
@@ -146,7 +145,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[PlayedData], method: Method
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield of each form of a data set its runs on one side, where they stand, their look and the name of the form."""
+    """Yield for each form of a data set its runs on one side, their positions, their look and the name of the form."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
@@ -325,7 +324,7 @@ _ADVERSARY_LOOKS = {
 
 
 def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
-    """Return the AUC of each adversary by epsilon of central DP, on the same trials, and how far they are apart."""
+    """Return the AUC of each adversary by epsilon of central DP, on the same trials, and the differences."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):

@@ -20,8 +20,9 @@ from fl_audit.errors import require
 from fl_audit.learning.models import glorot
 
 SORTED_NODES = 130
-"""k of the sort pooling unless another is named: what the authors' .9 comes to, the number of nodes that 90 % of
-COLLAB's graphs do not exceed."""
+"""Default k of the sort pooling, from the authors' .9: the number of nodes that 90 % of COLLAB's graphs do not
+exceed.
+"""
 _NODE_FEATURES = 2
 _WIDTHS = (32, 32, 32, 1)
 _CHANNELS, _REACH, _HIDDEN = (16, 32), 5, 128
@@ -110,7 +111,7 @@ class GraphNetwork(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return what stands side by side (m, 97, nodes) of the k nodes that come first: (m, 97, k)."""
+        """Return the values (m, 97, nodes) of the k first nodes, side by side: (m, 97, k)."""
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]

@@ -1,4 +1,4 @@
-"""A model that stands in for one that cannot be had."""
+"""A model that replaces one that is not available."""
 
 from collections.abc import Sequence
 

@@ -39,7 +39,7 @@ class MembershipItem(Item):
     studies: tuple[MembershipStudy, ...] = ()
 
     def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
-        """Return those of the data sets that the item shows."""
+        """Return the data sets that the item shows."""
         return tuple(one for one in data if one.study in self.studies)
 
 
@@ -88,7 +88,7 @@ def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
 
 
 def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) -> ItemResult:
-    """Return an item with what the runs behind it took."""
+    """Return an item with the duration of its runs."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
     parts = {TrialPart(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
@@ -113,7 +113,9 @@ def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent:
 
 
 def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
-    """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
+    """Return a sentence on the agreement with the paper, and on claims that could not be tested; empty if counts
+    suffice.
+    """
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
@@ -141,7 +143,7 @@ def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipIte
 
 
 def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
-    """Yield what of the paper could not be played at all."""
+    """Yield the parts of the paper that could not be played at all."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."

@@ -1,4 +1,4 @@
-"""Which trials are played: some of every setting, then more where a claim lacks them, within a budget of time."""
+"""Planning of the trials: some of every setting, then more where a claim needs them, within a budget of time."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
@@ -24,15 +24,16 @@ from fl_audit.experiments.runs.store import write_json
 
 PLAN = "plan.json"
 ROOM = 1.25
-"""More trials than a claim seems to lack, since its number moves as trials are added."""
+"""Factor on the trials that a claim seems to need, because its number moves as trials are added."""
 MOST_OPEN, SPARE = 8, 2
-"""No trials are added where so few claims are open. Where more are, so many claims more are meant to be decided: some
-stay open with the trials that they seem to lack."""
+"""Number of open claims up to which no trials are added. With more, this many further claims are planned to be decided,
+because some stay open with the trials that they seem to need.
+"""
 Parts = dict[str, int]  # how many parts of each setting, by its name
 
 
 def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[PlayedData]:
-    """Carry out what is planned and not finished yet, and read what all settings found.
+    """Carry out the planned runs that are not finished yet, and read the results of all settings.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the trials that they
     seem to lack, cheapest first, until no more than `MOST_OPEN` are open: at the second look for half of the time that
@@ -70,7 +71,7 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return how many parts of each setting there should be: as claims lack them, cheapest first, until few are open.
+    """Return the number of parts of each setting that claims need, cheapest first, until few are open.
 
     `before` are the parts that there are, `seconds` how long one of each setting takes, both by the setting's name;
     `budget` is how many seconds may be spent, all cores together.
@@ -93,9 +94,9 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return how many parts would decide a claim: by itself, or by showing that its premise fails if that is cheaper.
+    """Return the number of parts that would decide a claim: by itself, or by refuting its premise if that is cheaper.
 
-    Empty where none are known to.
+    The result is empty if no number is known to decide it.
     """
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
@@ -107,7 +108,7 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of parts with which the interval is as narrow as the claim lacks; empty if unknown.
+    """Return the cheapest numbers of parts with which the interval is narrow enough for the claim; empty if unknown.
 
     A run whose trials make the share s of the squared width is played m times as often: the sum of s / m is what is to
     be left of it, and seconds are least where m goes with the root of s over seconds (Neyman).
@@ -138,7 +139,7 @@ def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> li
 
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return how long the first part of each setting took; 0 before it was played."""
+    """Return the duration of the first part of each setting; 0 before it was played."""
     found = {one.name: seconds_of(context.runs / TrialPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

@@ -53,7 +53,7 @@ TABLE_2 = {
 class Recipe(NamedTuple):
     """The hyper-parameters of a column of Table 3; those of local DP are the original ones.
 
-    `members` is n, the records that the target model is trained on, as section 4 has it; None where it is not stated.
+    `members` is n, the number of training records of the target model, as in section 4; None where it is not stated.
     """
 
     members: int | None
@@ -134,7 +134,8 @@ AT_CHANCE: dict[MembershipStudy, tuple[float, tuple[float, ...]]] = {
     MembershipStudy.COLLAB: (1.0, (6.0,)),
     MembershipStudy.LFW: (0.1, (4.0,)),
 }
-"""Where section 6 says that attacks do no better than guessing: epsilon_i, and the z of the named epsilon of Table 3.
+"""The settings in which section 6 has attacks no better than chance: epsilon_i, and the z of the named epsilon of Table
+3.
 
 Texas: epsilon 6382 and .9 (100 classes) to .3 (300). Purchases: 60 and .4 to .3. COLLAB: 2000 and 1.7. LFW: 6250 and
 2.1 to 1.5."""

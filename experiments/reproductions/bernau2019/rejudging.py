@@ -1,4 +1,4 @@
-"""Claims of Bernau et al. 2019 by the rules of this version, from the numbers that are published: no run is needed."""
+"""Claims of Bernau et al. 2019 by the rules of this version, from the published numbers: no run is needed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -57,7 +57,7 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
     Parameters
     ----------
     published
-        What is published of the paper.
+        The published results of the paper.
     """
     kept = [one for claim in published.claims for one in _kept(claim, published.claims)]
     played = [data for title, data in _BY_TITLE.items() if any(one.where.startswith(title) for one in kept)]
@@ -73,7 +73,7 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a claim as this version has it; nothing where the paper does not say so."""
+    """Yield a claim in the form of this version; nothing where the paper does not make it."""
     if claim.section.startswith(_OF_ANOTHER_PAPER):
         return
     if claim.quantity.endswith(AT_LIKE_ACCURACY):

@@ -36,7 +36,7 @@ _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves 
 
 @dataclass(frozen=True)
 class Called:
-    """How sure models are of targets' true records, by what the black-box attack calls them: members, then others."""
+    """The confidence of models in targets' true records, by the black-box attack's call: members, then others."""
 
     counts: Integers  # targets by the largest confidence, in `BINS`, (2, bins)
     means: Floats  # the mean largest confidence, (2,); NaN where none is called so
@@ -44,7 +44,7 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """What the parts of one setting found: a few numbers of each trial, so that memory hardly grows with trials."""
+    """The results of the parts of one setting: a few numbers of each trial, so that memory hardly grows with trials."""
 
     setting: settings.MembershipSetting  # what was run
     config: RunConfig  # the configuration of its first part
@@ -68,7 +68,7 @@ class MembershipFindings:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of a record as the paper has it: counted over values, or by its accountant; infinite without DP."""
+        """Epsilon of a record as in the paper: counted over values, or by its accountant; infinite without DP."""
         match self.setting.method:
             case Method.ORIGINAL:
                 return inf
@@ -101,12 +101,12 @@ class PlayedData:
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """Those of the paper's attacks that were played."""
+        """The paper's attacks that were played."""
         return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
     def of_phi(self) -> str:
-        """The attack by which phi is found, the white-box one as in the paper."""
+        """The attack from which phi is computed, the white-box one as in the paper."""
         return self.attacks[-1]
 
     def of(self, method: Method) -> tuple[MembershipFindings, ...]:
@@ -171,7 +171,7 @@ def _reduced(
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the findings of a part from all that its attacks said: the scores of each by its name, (trials, targets).
+    """Return the results of a part from its attacks' scores by name, (trials, targets).
 
     `confidence` is the largest one of each trial's model in a class, for the true record of each target, (trials,
     targets); `by_trial` are numbers of each trial, (trials,).
@@ -204,8 +204,8 @@ def _reduced(
 def _areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the area under the ROC in each trial (trials,), from the rank sum of members; ties count half.
 
-    Scores are higher for a likelier member, and `is_in` is who is one, both (trials, targets); every trial has members
-    and others.
+    Scores are higher for a likelier member, and `is_in` is the membership, both (trials, targets); every trial has
+    members and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
@@ -213,15 +213,15 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
 
 
 def play_parts(parts: Iterable[settings.TrialPart], context: Context) -> list[MembershipFindings]:
-    """Carry out those parts that are not finished yet, and return what each setting found, of all of its parts.
+    """Carry out the unfinished parts, and return the results of each setting, over all of its parts.
 
     Parameters
     ----------
     parts
-        What to run.
+        The runs.
     context
-        Where the runs are kept, how much is computed, where clients run: in this process, or in one for every core,
-        unless Ray is named.
+        The directory of the runs, the amount of computing, and the place of the clients: this process, or one for every
+        core, unless Ray is named.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def play_parts(parts: Iterable[settings.TrialPart], context: Context) -> list[Me
 
 
 def _read_part(part: settings.TrialPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
-    """Read what a finished part found."""
+    """Read the results of a finished part."""
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
         load_federation(read_plan(run.path).public),
@@ -286,11 +286,11 @@ def _areas_against_test(
 
 
 def _epochs_a_round(config: RunConfig) -> float:
-    """Return how often a record is used in a round, on average."""
+    """Return the mean number of uses of a record in a round."""
     epochs = config.training.local_epochs
     return float(sampling_rate(config)) if epochs is None else float(epochs)
 
 
 def most_epochs(config: RunConfig) -> float:
-    """Return after how many epochs training ends at the latest."""
+    """Return the number of epochs after which training ends at the latest."""
     return rounds_of(config) * _epochs_a_round(config)

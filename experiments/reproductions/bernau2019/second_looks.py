@@ -110,4 +110,4 @@ SECOND_LOOKS = (
         "records a little more often than by naming the largest class.",
     ),
 )  # fmt: skip
-"""The first that fits is taken."""
+"""Second looks, of which the first that matches is used."""

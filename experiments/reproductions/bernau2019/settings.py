@@ -36,7 +36,7 @@ class Method(StrEnum):
 
 
 class Randomizer(StrEnum):
-    """How an owner perturbs its records, by the names that a configuration has."""
+    """The perturbation of records by their owner, by its name in a configuration."""
 
     BITS = "randomised-response"
     EDGES = "randomised-edges"
@@ -45,7 +45,7 @@ class Randomizer(StrEnum):
 
 @dataclass(frozen=True)
 class Size:
-    """What a form of the reproduction plays of a data set."""
+    """The size of a data set in a form of the reproduction."""
 
     records: int  # targets, of which half are members on average
     # `epochs`, `central_epochs`: largest number of passes over the members, without and with central DP.
@@ -61,7 +61,7 @@ class Size:
 
 @dataclass(frozen=True)
 class MembershipData:
-    """A data set in one of its forms, with all that is fixed for it."""
+    """A data set in one of its forms, with everything that is fixed for it."""
 
     study: MembershipStudy  # the data set of the paper
     name: str  # its name in a configuration
@@ -89,7 +89,7 @@ class MembershipData:
 
     @property
     def local_randomizer(self) -> Randomizer:
-        """How local DP perturbs its records."""
+        """The perturbation of records under local DP."""
         match self.study:
             case MembershipStudy.COLLAB:
                 return Randomizer.EDGES
@@ -101,7 +101,7 @@ class MembershipData:
                 assert_never(self.study)
 
     def size(self, extent: Extent) -> Size | None:
-        """Return what a form plays; None if it leaves the data set out."""
+        """Return the size of a form; None if it leaves the data set out."""
         return self.full if extent is Extent.FULL else self.quick
 
 
@@ -168,7 +168,7 @@ CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
     MembershipStudy.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
     MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
 }
-"""For each data set of the paper what may be played for it, best first, each in one or several forms."""
+"""The data sets that may be used for each data set of the paper, best first, each in one or several forms."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class MembershipSetting:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether section 6 says of it that attacks do no better than guessing."""
+        """Whether section 6 has attacks on it no better than chance."""
         local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {Method.LOCAL: (local,), Method.CENTRAL: central}.get(self.method, ())
 

@@ -1,4 +1,4 @@
-"""Skewed Purchases: shopping carts that are generated, with more noise in the test records than in the others.
+"""Skewed Purchases: generated shopping carts, with more noise in the test records than in the others.
 
 Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model learns from many carts of poor quality
 and is tested on carts of another distribution. There is no file, and everybody who generates it gets the same records.

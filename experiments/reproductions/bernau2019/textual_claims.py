@@ -1,4 +1,4 @@
-"""What single sentences of Bernau et al. 2019 say, as ranges for numbers, whoever measured these.
+"""Statements in single sentences of Bernau et al. 2019, as ranges for numbers, whatever their source.
 
 `claims` measures them on runs; `rejudging` takes them from published tables.
 """
@@ -28,19 +28,19 @@ from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.reproductions.claims import PaperClaim, exact
 
 MARGIN = WHITE_BOX_GAIN[0]
-"""What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
+"""Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""
 AT_LIKE_ACCURACY = "under LDP less under CDP, at the same test accuracy"
 ACHIEVES_MORE, LITTLE_MORE = "white-box attacks achieve more than black-box ones", "what they achieve more is small"
 BASELINE_ON_COLLAB = "the black-box AUC stays at the baseline"
 UNTIL_Z = {WHITE_BOX: 6.0, BLACK_BOX: 16.0}
 """The noise on Purchases up to which section 5.2 has the AUC of each attack above one half."""
 ABOUT = 0.1
-"""How far a phi may lie from one that is printed with "about"."""
+"""Largest distance of a phi from a number printed with "about"."""
 _FEW_CLASSES = (10, 20)
 
 
 class TradeSentence(NamedTuple):
-    """What section 6 says of the AUC under local DP less that under central DP at the same accuracy."""
+    """The statement of section 6 on the AUC under local DP minus that under central DP at the same accuracy."""
 
     statement: str
     lowest: float
@@ -48,7 +48,7 @@ class TradeSentence(NamedTuple):
 
 
 def trade_sentence(data: MembershipData) -> TradeSentence | None:
-    """Return what section 6 says of local against central DP on a data set; None where it says nothing.
+    """Return the statement of section 6 on local against central DP on a data set; None where it has none.
 
     Local DP trades strictly better "on the smaller classification tasks", Purchases and Skewed Purchases with 10 and 20
     classes; on Purchases with more classes, LFW and Texas both trade alike. Of COLLAB, and of Skewed Purchases with
@@ -70,12 +70,12 @@ def trade_sentence(data: MembershipData) -> TradeSentence | None:
 
 
 def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperClaim:
-    """Return what section 5.2 says of an attack under weak noise.
+    """Return the statement of section 5.2 on an attack under weak noise.
 
     Parameters
     ----------
     attack, where, found, trials
-        Which attack; on what; the smallest AUC below the noise that the section names; trials of each run.
+        The attack; the data; the smallest AUC below the noise that the section names; trials of each run.
     """
     return PaperClaim("5.2", f"the {ATTACK_NAMES[attack]} stays above .5 until z is {UNTIL_Z[attack]:g}",
                       f"{where}, CDP", f"smallest {ATTACK_NAMES[attack]} over smaller z", found, 0.5,
@@ -83,12 +83,12 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
 
 
 def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
-    """Return what section 5.3 says of the black-box attack.
+    """Return the statement of section 5.3 on the black-box attack.
 
     Parameters
     ----------
     where, found, trials
-        On what; its AUC without privacy and at every level; trials of each run.
+        The data; the AUC without privacy and at every level; trials of each run.
     """
     farthest = max(found, key=lambda one: abs(one.value - 0.5))
     return PaperClaim("5.3", BASELINE_ON_COLLAB, where, "black-box AUC, of all levels the farthest from .5", farthest,
@@ -96,7 +96,7 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
 
 
 def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
-    """Return what is printed of phi where the AUC reaches one half; None where nothing is.
+    """Return the printed statement on phi where the AUC reaches one half; None if there is none.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
 
 
 def entropy_gap(classes: int) -> float:
-    """Return by how much a test record of Skewed Purchases has more entropy than a training record, in bits a feature.
+    """Return the excess entropy of a test record of Skewed Purchases over a training record, in bits a feature.
 
     Of `classes` positions one is an indicator bit, with the same distribution in both; the others are noise bits.
     """
@@ -124,7 +124,7 @@ def entropy_gap(classes: int) -> float:
 
 
 def closed_forms() -> tuple[PaperClaim, ...]:
-    """Return what follows from formulas and from printed numbers alone."""
+    """Return the claims that follow from formulas and from printed numbers alone."""
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
     texas = [TABLE_3[MembershipStudy.TEXAS, classes].epsilon for classes in TABLE_2[MembershipStudy.TEXAS].classes]
     columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]

@@ -1,4 +1,4 @@
-"""Privacy against accuracy, with intervals over trials: phi, and what local and central DP have at like accuracy."""
+"""Privacy against accuracy, with intervals over trials: phi, and local and central DP at equal accuracy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 
 @dataclass(frozen=True)
 class Curve:
-    """What an attack achieves on several runs, and what their models do: once as found, and in each resample."""
+    """The AUC of an attack on several runs, and the accuracy of their models: once as found, and in each resample."""
 
     # `auc`, `accuracy`: mean over trials of the AUC and of the test accuracy; the first row as found, then one row a
     # resample of trials. Shape (1 + resamples, runs).
@@ -36,7 +36,7 @@ class Curve:
         Parameters
         ----------
         statistic, confidence
-            What is computed of AUCs and accuracies, each (runs,); confidence of its interval.
+            The statistic of AUCs and accuracies, each (runs,); confidence of its interval.
         """
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
         drawn = values[1:][np.isfinite(values[1:])]
@@ -46,7 +46,9 @@ class Curve:
         return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return how much of a statistic's variance is due to the trials of each run; empty if that is not known."""
+        """Return the share of a statistic's variance that is due to the trials of each run; empty if it is not
+        known.
+        """
         variances = []
         for run in range(self.auc.shape[1]):
             values = []
@@ -90,7 +92,7 @@ def phi(
 ) -> Interval:
     """Return phi of a run with privacy against the original model, with its interval: the same for every call.
 
-    NaN where it is not defined.
+    The result is NaN where phi is not defined.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
     Parameters
     ----------
     auc, accuracy, classes
-        Of every run, in [0, 1], (..., runs); number of classes, whose chance level counts as no accuracy.
+        The values of every run, in [0, 1], (..., runs); number of classes, whose chance level counts as no accuracy.
     """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
@@ -117,7 +119,7 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
 
 def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near: float) -> float:
-    """Return by how much the AUC under local DP exceeds that under central DP at the same test accuracy.
+    """Return the excess of the AUC under local DP over that under central DP at the same test accuracy.
 
     The mean over the runs with local DP whose accuracy central DP reaches, between whose points the AUC is taken to run
     straight; the original model belongs to both curves. NaN where there is no such run.
@@ -125,7 +127,8 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     Parameters
     ----------
     auc, accuracy, split
-        Of the original model, then of central DP, then of local DP, (runs,); how many of them come before local DP.
+        The values of the original model, then of central DP, then of local DP, (runs,); how many of them come before
+        local DP.
     near
         An accuracy that lies so far beyond the smallest or the largest one that central DP reaches counts as that one.
     """
@@ -168,7 +171,7 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 def gain(
     runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> tuple[Interval, tuple[float, ...]]:
-    """Return by how much one attack's AUC exceeds another's, the mean over runs and trials.
+    """Return the excess of one attack's AUC over another's, the mean over runs and trials.
 
     Both attacks see the same models, so that differences are taken trial by trial, and runs are independent: the
     variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's. Beside

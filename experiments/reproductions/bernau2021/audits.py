@@ -1,4 +1,4 @@
-"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference beside it, for one data set."""
+"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import expm1, inf, log, nan
@@ -86,7 +86,7 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return what one run says of epsilon and of both adversaries, by quantity."""
+    """Return the numbers of one run on epsilon and on both adversaries, by quantity."""
     return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
 
@@ -189,7 +189,7 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: plot_style.CurveLook
 ) -> None:
-    """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
+    """Draw one curve with its published values; local noise is shifted slightly to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

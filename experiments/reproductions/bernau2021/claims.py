@@ -1,4 +1,4 @@
-"""What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
+"""Claims in the text of Bernau et al. 2021, each tested by closed forms or our runs with an interval."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -36,23 +36,23 @@ Runs = Mapping[InsiderSetting, InsiderFindings]
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 CLOSE = 0.03
-"""What counts as the same advantage: the standard error of one over the paper's 1000 trials."""
+"""Largest difference of advantages that counts as none: the standard error of one over the paper's 1000 trials."""
 SLIGHTLY = 0.6
 """The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
 NEAR = 0.9
 """The share of C from which a sensitivity counts as close to it; the paper states no number."""
 ROUNDED = 1 + 1e-6
-"""The clipping norm in units of itself, as sums in single precision have it."""
+"""The clipping norm in units of itself, up to the rounding of sums in single precision."""
 IS_RHO_ALPHA = "under local sensitivity the advantage is rho_alpha"
 NO_MORE_THAN_DELTA = "a belief exceeds rho_beta no more often than delta"
 NOISE_OF_THE_FIGURES = "noise of the figures, rho_beta .9"
 EXACT_ADVANTAGE = "exact advantage"
 FEW_OUTLIERS = 0.016
-"""The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
+"""The smallest share of outliers that section 6.1 mentions; a share up to this counts as none."""
 
 
 def closed_forms() -> Iterator[PaperClaim]:
-    """Yield what follows from formulas alone."""
+    """Yield the claims that follow from formulas alone."""
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
     agree = float(printed["note"].str.startswith("as printed").mean())
@@ -83,7 +83,7 @@ def closed_forms() -> Iterator[PaperClaim]:
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield what the noise of the figures allows at rho_beta .9, whatever the data are."""
+    """Yield the claims that follow from the noise of the figures at rho_beta .9, whatever the data are."""
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip
@@ -97,7 +97,7 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
 
 
 def _sequential_over_renyi() -> float:
-    """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
+    """Return the least excess of 30 epsilons of Eq. (1), with delta / 30 each, over the accountant's epsilon."""
     ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):
         guarantee = calibrated(0.9, delta)
@@ -146,7 +146,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether beliefs stay where section 6.2 has them."""
+    """Yield whether beliefs stay within the limits of section 6.2."""
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
         mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
@@ -161,14 +161,14 @@ def exceedance(where: str, counted: Interval, delta: float, trials: int) -> Pape
     Parameters
     ----------
     where, counted, delta, trials
-        On what; the share of beliefs above rho_beta; the delta that is claimed; trials.
+        The data; the share of beliefs above rho_beta; the delta that is claimed; trials.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
 def _largest_exceedance(mu: float, belief: float) -> float:
-    """Return what P(belief in the truth > `belief`) is at most, however the rounds' mu depend on what was seen.
+    """Return the largest P(belief in the truth > `belief`), however the rounds' mu depend on earlier releases.
 
     mu, above 0, is the root of the largest sum over rounds of mu_i^2; the belief is above .5. The log-odds of the truth
     are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what they exceed at an end that
@@ -179,7 +179,7 @@ def _largest_exceedance(mu: float, belief: float) -> float:
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:
-    """Return the advantage of the insider by what it believes: of beliefs b in the truth or not, the mean of |2b - 1|.
+    """Return the advantage of the insider from its beliefs: the mean of |2b - 1| over beliefs b in the truth or not.
 
     The log-odds are the exact likelihood ratio, so that a federation with belief b is won with probability max(b, 1 -
     b): the same mean as that of wins less losses, without the chance of their coins. Where noise follows the local
@@ -212,7 +212,7 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return what the insider's advantage of a run is called: one by a closed form is not measured."""
+    """Return the name of a run's insider advantage, which tells a closed form from a measurement."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
@@ -241,7 +241,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield how near the three empirical epsilons are (section 6.3)."""
+    """Yield the distances of the three empirical epsilons from the truth (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
@@ -266,7 +266,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: Interval, truth: float) -> Interval:
-    """Return how far a number is from the truth, with the ends that its interval allows."""
+    """Return the distance of a number from the truth, with the ends that its interval allows."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
@@ -302,7 +302,7 @@ UNTESTED = (
     untested("7", "another C, or one that adapts, gives more utility and a nearer epsilon'",
              "an expectation of the paper, without an experiment"),
 )  # fmt: skip
-"""What is said but cannot be tested, and why."""
+"""Statements that cannot be tested, with the reasons."""
 
 
 def claims_item(played: Played) -> ItemResult:

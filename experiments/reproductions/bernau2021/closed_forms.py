@@ -1,4 +1,4 @@
-"""What needs no runs in Bernau et al. 2021: Table 3, and one Gaussian query (Figures 1 to 3).
+"""Parts of Bernau et al. 2021 that need no runs: Table 3, and one Gaussian query (Figures 1 to 3).
 
 The query has f(D) = (0, ..., 0) and f(D') = (1, ..., 1), and noise by Eq. (1). Every curve is a closed form. The
 numbers beside them are counted in simulated trials on the same query.
@@ -34,7 +34,7 @@ from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 
 TRIALS = 20_000
 OTHER_SEEDS = 200
-"""How many further simulations show whether the mean belief of Figure 1 is off by luck."""
+"""Number of further simulations, which show whether the mean belief of Figure 1 is off by chance."""
 EXAMPLE_EPSILONS = (6.0, 3.0)
 EXAMPLE_DELTA = 1e-6
 """Epsilons and delta of Figure 2. Figure 1 has no printed numbers; it is drawn with the first of the epsilons."""
@@ -83,8 +83,9 @@ class NoisyQuery:
 
 @dataclass(frozen=True)
 class QueryTrials:
-    """Trials that were played: whether D was used (trials,), the answers (trials, dimensions), and the log-odds of the
-    data set that was really used (trials,)."""
+    """Simulated trials: whether D was used (trials,), the answers (trials, dimensions), and the log-odds of the data
+    set that was really used (trials,).
+    """
 
     used: Flags
     answers: Floats
@@ -97,7 +98,7 @@ class QueryTrials:
 
 
 def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIALS) -> QueryTrials:
-    """Play trials on the query: draw the bit, add noise to the answer, and weigh it."""
+    """Simulate trials on the query: draw the bit, add noise to the answer, and compute the log-odds."""
     used = random.random(trials) < 0.5
     noise = query.sigma * random.standard_normal((trials, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
@@ -141,7 +142,7 @@ def figure_1() -> ItemResult:
 
 
 def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
-    """Return by how many standard errors the mean belief in the truth exceeds theory."""
+    """Return the excess of the mean belief in the truth over theory, in standard errors."""
     beliefs = expit(trials.towards_truth)
     error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
     return (float(beliefs.mean()) - mean_belief(query.mu)) / error
@@ -278,7 +279,7 @@ def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: its closed forms, and what the noise guarantees that is calibrated to them."""
+    """Return Table 3: its closed forms, and the guarantee of the noise that is calibrated to them."""
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
@@ -315,7 +316,7 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return what is claimed by the noise with which the paper's accountant keeps a belief over all rounds.
+    """Return the guarantee of the noise with which the paper's accountant keeps a belief over all rounds.
 
     Parameters
     ----------

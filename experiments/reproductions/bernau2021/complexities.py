@@ -1,4 +1,4 @@
-"""Table 1 of Bernau et al. 2021: how the work of the adversary grows with records and rounds; ours is timed beside it.
+"""Table 1 of Bernau et al. 2021: the growth of the adversary's work with records and rounds, next to our timings.
 
 Of each of the three parts the processor time is taken at several sizes, on made-up records of the size of Purchase-100,
 and its exponent is the slope of a straight line through the logarithms of time and size. A time has an additive part
@@ -31,7 +31,7 @@ _TIMES = 3  # of which the shortest counts: whatever else runs can only add to o
 _FEATURES, _CLASSES = 600, 100
 _LOOKS = (("-", "o", "#12426e"), ("--", "s", "#5c5c5c"), ("-.", "^", "#b35806"), (":", "v", "#762a83"))
 Prepared = Callable[[int], Callable[[], object]]
-"""Returns, for a size, the work that is timed; what it works on is made before."""
+"""A function that returns, for a size, the work to be timed; its data are made before."""
 
 
 def _records(count: int, name: str = "D") -> Records:
@@ -56,7 +56,7 @@ def _dataset_sensitivity(size: int) -> Callable[[], object]:
 
 
 def _beliefs(size: int, rounds: int) -> Callable[[], object]:
-    """Return the sum of clipped gradients of D in every round; a belief needs that of D' too, which is as long."""
+    """Return the sum of clipped gradients of D in every round; a belief needs that of D' too, which takes as long."""
     held = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))
     model = StackedModel(network, (_FEATURES,))
@@ -66,7 +66,7 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return the advantage of one training, from whether its trial was won: it knows nothing of the records."""
+    """Return the advantage of one training, from whether its trial was won; it does not use the records."""
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 

@@ -1,6 +1,6 @@
-"""Why our numbers may differ from the printed ones, and what second looks at claims that do not hold showed.
+"""Reasons why our numbers may differ from the printed ones, and results of second looks at claims that do not hold.
 
-Where paper and authors' public code disagree it is said what we do: each explanation once, under a key by which the
+Where paper and authors' public code disagree, our choice is stated: each explanation once, under a key by which the
 items refer to it. The authors' code is SAP-samples/security-research-identifiability-in-dpdl.
 """
 
@@ -128,7 +128,7 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
     Parameters
     ----------
     keys, stands_in
-        Which explanations are wanted; whether a stand-in data set is used.
+        The keys of the explanations; whether a stand-in data set is used.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)
@@ -176,4 +176,4 @@ SECOND_LOOKS = (
         "training does not average out; where rho_alpha is small it is more than the insider learns of one record.",
     ),
 )  # fmt: skip
-"""The first that fits is taken."""
+"""Second looks, of which the first that matches is used."""

@@ -75,7 +75,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
 
 def unrounded_text(advantage: float) -> str:
-    """Return what is said of an advantage behind a rounded entry of Table 2."""
+    """Return a remark on the advantage behind a rounded entry of Table 2."""
     return f" ({advantage:g} before rounding, not in print)"
 
 
@@ -114,8 +114,8 @@ def _predicted_exceedance(mu: Floats, belief: float) -> float:
 
 
 def _z_against(advantage: float, expected: float, trials: int) -> float:
-    """Return in standard errors how far an advantage over `trials` trials is above what is expected, both in [-1,
-    1].
+    """Return the excess of an advantage over `trials` trials over the expected one, both in [-1, 1], in standard
+    errors.
     """
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 

@@ -44,7 +44,7 @@ class InsiderItem(Item):
     studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
 
     def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
-        """Return those of the available data sets that the item shows."""
+        """Return the available data sets that the item shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 
@@ -91,7 +91,7 @@ def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
 
 
 def _made(item: InsiderItem, played: Played, context: Context) -> ItemResult:
-    """Return an item with what the runs behind it took."""
+    """Return an item with the duration of its runs."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
     return replace(item.build(played), spent=spent)

@@ -40,7 +40,9 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return roughly how many repetitions a published number rests on; at rho_beta other than 0.9 it was 242 to 493."""
+    """Return the approximate number of repetitions behind a published number; at rho_beta other than 0.9 it was 242 to
+    493.
+    """
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 

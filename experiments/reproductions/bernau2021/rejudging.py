@@ -1,4 +1,4 @@
-"""Items of Bernau et al. 2021 by the rules of this version, from the numbers that are published: no run is needed."""
+"""Items of Bernau et al. 2021 by the rules of this version, from the published numbers: no run is needed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,18 +36,18 @@ _RENAMED = {
     "advantage LS U less GS U": f"{EXACT_ADVANTAGE} LS U less measured GS U",
     "largest relative distance of both": "largest relative distance of both, bookkeeping",
 }
-"""What numbers are called that were published under a name that does not tell a closed form from a measurement."""
+"""New names of numbers that were published under a name that does not tell a closed form from a measurement."""
 _AUDITS = ("fig7", "fig8", "fig9")
 _OF_INSIDER = "advantage of the insider less that of Yeom's adversary"
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
-    """Return what can be made again of published numbers; an item with an empty figure keeps its picture.
+    """Return the items that published numbers suffice for; an item with an empty figure keeps its image.
 
     Parameters
     ----------
     published
-        What is published of the paper.
+        The published results of the paper.
     """
     groups = [one for forms in settings.CANDIDATES.values() for (one,) in forms]
     rows = published.rows("table2")
@@ -105,7 +105,7 @@ def _claims(published: Published, data: list[InsiderData], own: Mapping[str, Ins
 def _kept(
     claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]
 ) -> Iterator[PaperClaim]:
-    """Yield a claim as this version has it, its number from Table 2 where that has it as it was counted."""
+    """Yield a claim in the form of this version, its number from Table 2 where that has it as counted."""
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]
         yield exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)

@@ -1,4 +1,6 @@
-"""The audit runs that tables and figures share: each is carried out once, its neighbour searched for, and then read."""
+"""The audit runs that tables and figures share: each is carried out once, after a search for its neighbour, and
+read.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +33,7 @@ from fl_audit.privacy.scores import gaussian_advantage
 
 @dataclass(frozen=True)
 class InsiderFindings:
-    """What one run found, as read from its directory."""
+    """The results of one run, read from its directory."""
 
     setting: InsiderSetting  # the setting that was run
     config: RunConfig  # its configuration
@@ -83,7 +85,7 @@ class InsiderFindings:
 
 @dataclass(frozen=True)
 class Played:
-    """Data sets with what was found in all runs."""
+    """Data sets with the results of all runs."""
 
     data: Sequence[InsiderData]
     runs: Mapping[InsiderSetting, InsiderFindings]
@@ -95,14 +97,14 @@ class Played:
 
 
 def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSetting, InsiderFindings]:
-    """Carry out the runs that are not finished yet, and read what all of them found.
+    """Carry out the unfinished runs, and read the results of all.
 
     Parameters
     ----------
     settings
         The settings to run; a setting that occurs several times is run once.
     context
-        Where the runs are kept, how much is computed, and where clients run.
+        The directory of the runs, the amount of computing, and the place of the clients.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
 
 
 def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
-    """Read what a finished run found."""
+    """Read the results of a finished run."""
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("trials", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
@@ -130,7 +132,7 @@ RANKS = 3  # how many most and how many least dissimilar neighbours one search k
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return where D and D' differ: read from a run with the same neighbour if one was begun, otherwise searched for.
+    """Return the difference of D and D': read from a begun run with the same neighbour, otherwise searched for.
 
     Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
     run directories, `begun`, those that were not begun are ignored.
@@ -154,7 +156,7 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
 
 
 class _Search(NamedTuple):
-    """What the order of neighbours depends on; `farthest` is whether the most dissimilar one comes first."""
+    """The values that decide the order of neighbours; `farthest` is whether the most dissimilar one comes first."""
 
     data: DataSpec
     records: int

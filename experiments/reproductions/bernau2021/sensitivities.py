@@ -68,7 +68,7 @@ def figure_4(played: Played) -> ItemResult:
 
 
 def remarks_of_figure_4(stands_in: bool) -> tuple[str, ...]:
-    """Return why our numbers may differ from those of Figure 4; whether a data set stands in for another matters."""
+    """Return the reasons why our numbers may differ from Figure 4; whether a stand-in data set is used matters."""
     keys = ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer")
     return explained(keys, stands_in)
 

@@ -38,7 +38,7 @@ class InsiderStudy(StrEnum):
 
 @dataclass(frozen=True)
 class InsiderData:
-    """A data set with all that the paper fixes for it."""
+    """A data set with everything that the paper fixes for it."""
 
     study: InsiderStudy  # the paper's data set that it is, or stands in for
     name: str  # name in the catalogue of data sets
@@ -90,7 +90,7 @@ CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
     InsiderStudy.PURCHASE: ((PURCHASE,), (LOCATION,)),
     InsiderStudy.ADULT: ((ADULT,),),
 }
-"""For each data set of the paper the data sets that may be used for it, best first."""
+"""The data sets that may be used for each data set of the paper, best first."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class InsiderSetting:
 
     @property
     def letters(self) -> str:
-        """The paper's letters of its noise and of how D' differs."""
+        """The paper's letters of its noise and of its relation."""
         return f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
 
     @property
@@ -143,7 +143,7 @@ class InsiderSetting:
 def _trials_of(setting: InsiderSetting, extent: Extent) -> int:
     """Return the number of trials; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
 
-    Of the other neighbours of Figure 4, of which the paper states no number, it has 100: 3,000 sensitivities of each.
+    For the other neighbours of Figure 4, for which the paper states no number, it is 100: 3,000 sensitivities of each.
     """
     match extent:
         case Extent.FULL:
@@ -158,7 +158,7 @@ def _trials_of(setting: InsiderSetting, extent: Extent) -> int:
 
 
 def all_values(extent: Extent) -> dict[str, Any]:
-    """Return what is set for every run, on every data set that may be used, by the name of the run."""
+    """Return the settings of every run, on every data set that may be used, by the name of the run."""
     data = [one for group in CANDIDATES.values() for (one,) in group]
     return {one.name: values_of(one, extent, None) for one in all_settings(data)}
 

@@ -56,7 +56,7 @@ class Simulated:
 
     @property
     def played(self) -> str:
-        """What was simulated, in a sentence."""
+        """The simulation in a sentence."""
         distributions = self.settings
         sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
         return (
@@ -87,7 +87,7 @@ _BIASED = (
 
 
 def figure_4(context: Context) -> ItemResult:
-    """Return mean and standard deviation of the estimators over the number of losses, where nothing leaks."""
+    """Return mean and standard deviation of the estimators over the number of losses, without a leak."""
     found = _simulated(context.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
@@ -143,7 +143,7 @@ def figure_5(context: Context) -> ItemResult:
 
 
 def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
-    """Yield what section 8.1 says where nothing leaks, over the larger number of repetitions."""
+    """Yield the statements of section 8.1 without a leak, over the larger number of repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
@@ -159,9 +159,10 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
-    """Yield what section 8.1 says where the distributions are apart, over the larger number of repetitions.
+    """Yield the statements of section 8.1 on separate distributions, over the larger number of repetitions.
 
-    Repetitions of different separations are independent samples: place by place their means are taken together.
+    Repetitions of different separations are independent samples, so their means are taken together, one repetition of
+    each.
     """
     of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
@@ -290,7 +291,7 @@ def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
 
 
 def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
-    """Return remarks on what larger samples do not cure: the bias due to the fit, and that due to the cut."""
+    """Return remarks on errors that larger samples do not cure: the bias due to the fit, and that due to the cut."""
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
     apart = [separation for separation in found.settings.separations if separation > 0]
@@ -322,7 +323,9 @@ def _nearer_in_both(found: Simulated, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and in which not."""
+    """Return the number of cells in which the parametric form is nearer to the truth than the empirical one, and the
+    others.
+    """
     errors = summary(estimates, truth)
     pairs = {
         key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, and what section 4.2 says of them."""
+"""Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, with the claims of section 4.2."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -69,7 +69,7 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     Parameters
     ----------
     task, context
-        Which task; where data sets lie.
+        The task; the directory of the data sets.
 
     Raises
     ------

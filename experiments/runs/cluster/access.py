@@ -208,8 +208,7 @@ def close_a_ray_to_come() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run a block with Ray: either one of its own, whose processes all end with the block, or the cluster at an
-    address.
+    """Run a block with Ray: one of its own, no process of which outlives the block, or the cluster at an address.
 
     Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
     pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
@@ -283,9 +282,7 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Let this process forget whether and by which token Ray authenticates, since Ray reads its environment only
-    once.
-    """
+    """Let this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()

@@ -24,8 +24,7 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 
 
 def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """Return a function that takes large arrays out of messages, and one that puts their bytes back into the empty
-    arrays.
+    """Return a function that takes large arrays out of messages, and one that puts their bytes back.
 
     Both are local functions, so that Ray sends them whole to machines that do not have this module.
     """

@@ -42,9 +42,7 @@ def compartment_of(message: Message, context: Context) -> int:
 
 _SHARD = "shard"
 Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
-"""The identity of a piece of call context, and the function that packs it: the packed piece is called in a process,
-once.
-"""
+"""The identity of a piece of call context, and the function that packs it to be called in a process, once."""
 
 
 def parts_of(message: Message, context: Context) -> list[Piece]:

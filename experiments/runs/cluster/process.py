@@ -21,9 +21,7 @@ from flwr.app import Context, Message
 from fl_audit.experiments.runs.cluster.array_transport import large_arrays_of
 
 _AHEAD = 8
-"""Largest number of calls that are announced at a time: the stacked models of clients that train together stay in the
-cache.
-"""
+"""Largest number of calls announced at a time, so that the stacked models of clients stay in the cache."""
 
 
 class CallReply(NamedTuple):
@@ -80,9 +78,7 @@ def process_class() -> Any:
             self._worker: Any = None
 
         def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-            """Make calls, and return the results of those that ended within the time, and the number of those under
-            way.
-            """
+            """Make calls, and return the results of those that ended in time, and the number of those under way."""
             messages, holes, contexts = pickle.loads(calls)
             try:
                 shared = iter(large)

@@ -41,9 +41,7 @@ def _loss_range(value: Any) -> Any:
 
 
 FEWEST_SHADOWS = 24
-"""Number of trials in which a target has two others where it is in, and two where it is out, except for one in
-28,000.
-"""
+"""Number of trials with which a target has two others on each side, in or out, except for one in 28,000."""
 
 FEWEST_KNOWN = 60
 """Number of targets, half of which hold fewer than two members, or fewer than two others, once in 17 million times."""
@@ -90,9 +88,7 @@ class AuditSection(ConfigSection):
     canaries: Count | None = None
     """Number of canaries in the canary audit, each in by the toss of a coin in every round; left out, 10."""
     attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
-    """Attacks of the membership audit, or `package.module:name`; left out, all that are possible, except
-    `attribute`.
-    """
+    """Attacks of the membership audit, or `package.module:name`; left out, all possible ones but `attribute`."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""

@@ -41,9 +41,7 @@ class DataSection(ConfigSection):
     label: str | None = None
     """Name of the column to be learned, of `csv` and `hf:`."""
     owner: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) with the owner of each record; partition `natural` makes owners
-    clients.
-    """
+    """Column (`csv`, `hf:`) or array (`npz`) with each record's owner; partition `natural` makes owners clients."""
     user: str | None = None
     """Column (`csv`, `hf:`) or array (`npz`) with the person that a record is about; `owner`: the owners."""
     records_per_user: Count | None = None
@@ -55,9 +53,7 @@ class DataSection(ConfigSection):
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
-    """Character between cells, of `csv`, or `whitespace` for any number of spaces and tabs; left out, it is
-    detected.
-    """
+    """Character between cells, of `csv`, or `whitespace` for spaces and tabs; left out, it is detected."""
     decimal: Literal[".", ","] | None = None
     """Decimal mark, of `csv`: `.` or `,`; the other one separates thousands; left out, it is detected."""
     encoding: str | None = None
@@ -107,9 +103,7 @@ class DataSection(ConfigSection):
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
     """Most records of the population sample, which Epsilon* and membership attacks compare with."""
     clients: Count | None = None
-    """Number of clients, from 2; 1 trains in one place, without insider. Left out, 10, or with partition `natural` the
-    owners.
-    """
+    """Number of clients, from 2; 1 trains in one place, without insider. Left out, 10, or with `natural` the owners."""
     partition: Choice[PartitionScheme] = PartitionScheme.IID
     """Division of the records among clients."""
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)

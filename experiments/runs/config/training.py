@@ -62,9 +62,7 @@ class TrainingSection(ConfigSection):
     local_optimizer: Choice[LocalOptimizer] | None = None
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     early_stopping: Count | None = None
-    """Number of evaluated releases without a smaller loss on the population sample that ends training; left out, none
-    does.
-    """
+    """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
     learning_rate: Positive = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
