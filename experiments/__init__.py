@@ -1,4 +1,4 @@
-"""What a person runs: the command line, configurations, run directories, benchmarks."""
+"""The programs that a person runs: the command line, configurations, run directories, benchmarks."""
 
 import os
 
@@ -13,10 +13,10 @@ _FOR_FLOWER_AND_RAY = {
 
 
 def settle_environment() -> None:
-    """Set what Flower and Ray read from the environment, where the user has not set it.
+    """Set environment variables that Flower and Ray read, unless the user has set them.
 
-    They read it when they are first imported: nothing leaves the machine, Ray starts its workers in this environment
-    instead of building one, and no call to a Ray that has just ended starts another one.
+    They are read at the first import: nothing leaves the machine, Ray starts its workers in this environment instead of
+    building one, and no call to a Ray that has just ended starts another one.
     """
     for name, value in _FOR_FLOWER_AND_RAY.items():
         os.environ.setdefault(name, value)

@@ -1,26 +1,27 @@
-"""What commands and configurations name of runs and sweeps: modules that only name it need nothing else."""
+"""Names of engines, utilities and exit statuses, for modules that need only the names."""
 
 from enum import StrEnum
 
 WRONG_INPUT, STOPPED, VIOLATED, OVER_BUDGET = 2, 3, 4, 5
-"""Exit statuses: nothing was written; what was finished is kept; the verdict, where a violation is to be a failure; a
-training that would pass its site's budget."""
+"""Exit statuses: nothing was written; the finished part is kept; the verdict, where a violation is a failure; a
+training that would exceed its site's budget.
+"""
 
 
 class Engine(StrEnum):
-    """Where the clients run."""
+    """The engine on which the clients run."""
 
     RAY = "ray"
     LOCAL = "local"
 
 
 class Utility(StrEnum):
-    """What a model is good for: a column of the run's trials."""
+    """The utility of a model: a column of the run's trials."""
 
     ACCURACY = "accuracy"
     AUROC = "auroc"
 
     @property
     def column(self) -> str:
-        """Its column."""
+        """The column of the utility."""
         return f"test_{self}"

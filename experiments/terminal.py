@@ -1,4 +1,4 @@
-"""Tables and consoles, in which nothing that data or file names hold acts on the terminal."""
+"""Tables and consoles that keep data and file names from acting on the terminal."""
 
 from collections.abc import Container, Iterable, Sequence
 
@@ -10,16 +10,16 @@ from fl_audit.experiments.verbosity import plain
 
 
 class PlainConsole(Console):
-    """A console of rich that writes control characters in what is printed as escapes."""
+    """A console of rich that writes control characters in its output as escapes."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the segments of what is printed."""
+        """Return the segments of the output."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console for standard output, or for standard error; brackets in what is printed are no markup."""
+    """Return a console for standard output, or for standard error, without markup in brackets."""
     return PlainConsole(stderr=stderr, markup=False)
 
 
@@ -37,7 +37,7 @@ def print_table(
     columns, rows
         Its headings, and the cells of each row.
     title, notes
-        What stands above it, and the lines below.
+        The title, and the lines below the table.
     numbers
         Places of the columns that are set to the right.
     """

@@ -1,4 +1,4 @@
-"""How much a program says beside its results: chosen once by whoever starts it, and asked by what would say it."""
+"""Verbosity of a program besides its results: chosen once by its starter, and used by all messages."""
 
 import codecs
 import io
@@ -17,7 +17,7 @@ LOG = logging.getLogger("fl_audit")  # what goes on, for `--log-level`: this pro
 LOG.addHandler(logging.NullHandler())  # without one, Python would print warnings of a program that has chosen nothing
 
 Listener = Callable[[str], None]
-"""Told the lines of progress of a run, in the place of standard error; from threads of the run, too."""
+"""A function that receives the lines of progress of a run, instead of standard error; also from threads of the run."""
 
 _FLOWER = logging.getLogger("flwr")
 _chosen = {"quiet": False, "log": False}
@@ -25,7 +25,7 @@ _listeners: list[Listener] = []
 
 
 def choose(quiet: bool, level: str | None) -> None:
-    """Choose what is said.
+    """Choose the verbosity.
 
     Parameters
     ----------
@@ -45,18 +45,19 @@ def choose(quiet: bool, level: str | None) -> None:
 
 
 def is_quiet() -> bool:
-    """Return whether nothing but results and errors is to be said."""
+    """Return whether nothing but results and errors is printed."""
     return _chosen["quiet"]
 
 
 @contextmanager
 def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
-    """Choose what is said for a block; what was chosen before holds again after it.
+    """Choose the verbosity for a block; the earlier choice is restored after it.
 
     Parameters
     ----------
     listener, quiet
-        Who is told what would be said on standard error, None for nobody; and whether nothing is said at all.
+        The function that receives messages instead of standard error, None for none; and whether nothing is said at
+        all.
     """
     before = dict(_chosen)
     _chosen["quiet"] = quiet
@@ -70,12 +71,12 @@ def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
 
 
 def is_heard() -> bool:
-    """Return whether a function hears what is said, in the place of standard error."""
+    """Return whether a function receives messages instead of standard error."""
     return bool(_listeners)
 
 
 def say(line: str) -> None:
-    """Give a line to the function that listens, or print it on standard error."""
+    """Pass a line to the listening function, or print it on standard error."""
     if _listeners:
         _listeners[-1](line)
     else:
@@ -83,7 +84,7 @@ def say(line: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Say on standard error what a user should know while a run goes on."""
+    """Print a message for the user on standard error while a run goes on."""
     LOG.warning(line)
     if not is_quiet():
         say(line if is_heard() else f"fl-audit: {line}")

@@ -1,1 +1,1 @@
-"""Benchmarks: each prints what it measured beside its target."""
+"""Benchmarks: each prints its measurements next to their targets."""

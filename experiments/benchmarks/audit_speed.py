@@ -73,9 +73,9 @@ def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None,
     Parameters
     ----------
     name, trials, engine
-        Which setting, in how many trials, and on which engine.
+        The setting, the number of trials, and the engine.
     data_dir, scratch
-        Where data sets lie, None is the default place, and where random records may be written.
+        The directory of the data sets, None for the default place, and the directory for random records.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}
@@ -132,7 +132,7 @@ def _measured(name: str, trials: int, engine: Engine, data_dir: Path | None) -> 
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return what the clipped gradients of a trial take at the speed of one stacked pass on all cores, milliseconds."""
+    """Return the milliseconds of a trial's clipped gradients at the speed of one stacked pass on all cores."""
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     models, common, taken = torch.zeros(trials, federation.model.layout.size), federation.common, list[float]()
     models += 0.05 * torch.randn(federation.model.layout.size, generator=torch.Generator().manual_seed(0))

@@ -52,12 +52,12 @@ TARGETS = (
     ("client updates a second on the local engine over pfl's, 1 process", LOCAL_ONE, PFL_ONE, ">= 1"),
     ("client updates a second on the local engine over the loop's", LOCAL_ONE, LOOP, ">= 2"),
 )
-"""What is compared: client updates a second of the first way over those of the second."""
+"""The comparisons: client updates a second of the first way over those of the second."""
 
 
 @dataclass(frozen=True)
 class TrainedFederation:
-    """What is trained."""
+    """The federation that is trained."""
 
     path: Path  # archive of the records
     # `clients`, `records`, `cohort`, `rounds`: clients, records of each, clients of a round, and rounds of a run, at
@@ -70,7 +70,7 @@ class TrainedFederation:
     pfl: str | None  # interpreter that has pfl-research
 
     def settings(self) -> dict[str, str | int | float]:
-        """Return what the others' clients and scripts are told."""
+        """Return the settings for the others' clients and scripts."""
         sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
         return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
@@ -91,14 +91,14 @@ class TrainedFederation:
 
 
 class MeasuredSeconds(NamedTuple):
-    """What a way took: seconds before its second round, less one round, and of each later round."""
+    """The times of a way: seconds before its second round, less one round, and of each later round."""
 
     start_up: list[float]
     rounds: list[float]
 
 
 def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[float]:
-    """Return when the rounds of a run of ours were over."""
+    """Return the times at which the rounds of a run of ours were over."""
     over: list[float] = []
 
     @contextmanager
@@ -112,7 +112,7 @@ def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[fl
 
 
 def _loop(federation: TrainedFederation) -> list[float]:
-    """Return when the rounds of a plain loop in one thread were over; it sums what clients change."""
+    """Return the times at which the rounds of a plain loop in one thread were over; it sums the clients' changes."""
     torch.set_num_threads(1)
     features, labels = load_records(str(federation.path))
     module, over = network(_FEATURES, _HIDDEN, _CLASSES), list[float]()
@@ -131,7 +131,7 @@ def _loop(federation: TrainedFederation) -> list[float]:
 
 
 def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
-    """Return when the rounds of pfl-research were over; the clock of all processes is the same."""
+    """Return the times at which the rounds of pfl-research were over; the clock of all processes is the same."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -153,7 +153,7 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
     PFL_ALL: (1, lambda federation: _pfl(federation, federation.cores)),
     LOCAL_MANY: (_MANY_TRIALS, lambda federation: _ours(federation, Engine.LOCAL, _MANY_TRIALS)),
 }
-"""How many trials each way trains, and how."""
+"""The number of trials of each way, and its training function."""
 
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:

@@ -14,7 +14,7 @@ def group_norm_cnn() -> nn.Module:
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions with group normalisation, added to what went in."""
+    """Two convolutions with group normalisation, added to their input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ _CONCURRENCY_TARGET = 1.7
 
 
 def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training time of two batches of the MNIST audit on Ray, so many of them in flight."""
+    """Return the training time of two batches of the MNIST audit on Ray, with the given number of them in flight."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _TRIALS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
         config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}
@@ -102,13 +102,13 @@ _CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000
             (Engine.LOCAL, 100_000, 100), (Engine.LOCAL, 1_000_000, 1_000))  # fmt: skip
 """Engine, registered clients, and cohort; without one everybody takes part."""
 _NODES, _CORES, _LINK = 64, 16, 1.25e9
-"""Of the cluster on paper, and bytes a second that leave the driver's machine."""
+"""Nodes, cores of a node, and bytes a second that leave the driver's machine, of the cluster on paper."""
 _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
-"""Of the driver for a client call, and of a core until a client process has imported what it needs: measured."""
+"""Measured seconds of the driver for a client call, and of a core until a client process has finished its imports."""
 
 
 def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
-    """Play two rounds with so many registered clients, of whom a cohort takes part, in a process of its own."""
+    """Play two rounds with some registered clients, of whom a cohort takes part, in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
         features = draw.standard_normal((count, _FEATURES)).astype(np.float32)
@@ -132,7 +132,7 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine | None) -> None:
-    """Play a run, and where an engine is named, print what it took until its first round was over."""
+    """Play a run, and where an engine is named, print the time and memory until its first round was over."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:
         run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
@@ -148,7 +148,7 @@ def _child(scratch: Path, engine: Engine | None) -> None:
 
 
 def _on_paper(clients: int, cohort: int) -> str:
-    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client."""
+    """Return the costs of a start and a round on the cluster on paper, with a megabyte of data a client."""
     start, taking_part = _IMPORT_SECONDS + min(clients, 256) * _DRIVER_SECONDS_A_CALL, cohort or clients
     sent = taking_part * 2**20 / _LINK
     return (

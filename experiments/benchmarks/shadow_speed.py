@@ -4,8 +4,8 @@
 
 One client holds all records; in every trial about half of them are in. A trial trains for some epochs with Adam in
 batches of 64, as a shadow model does. Loop and trials train on the same members in the same batches, in turns, each in
-one thread. Seconds of the processor are counted beside those of the clock, for whoever has no machine to himself. With
-`--whole` the run goes through Flower's app on the local engine, evaluation and LiRA included.
+one thread. Processor seconds are counted besides wall-clock seconds, for shared machines. With `--whole` the run goes
+through Flower's app on the local engine, including evaluation and LiRA.
 """
 
 import time
@@ -30,7 +30,7 @@ _RATE, _BATCH = 0.001, 64
 
 
 class Shape(NamedTuple):
-    """What is trained."""
+    """The model and data that are trained."""
 
     name: str
     model: str
@@ -44,21 +44,21 @@ SHAPES = (Shape("446-128-30", "dense-128", 446, 30, 1600, 2.0), Shape("104-6-6-2
 
 
 class Seconds(NamedTuple):
-    """What one model took."""
+    """The times of one model."""
 
     clock: float
     processor: float
 
 
 def _timed(work: Callable[[], object], count: int) -> Seconds:
-    """Return the seconds of a model where the work trains so many."""
+    """Return the seconds of a model where the work trains `count` models."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
 def _compared(shape: Shape, trials: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
-    """Return what a model takes in a plain loop of `loops` models, and as one of many trials."""
+    """Return the times of a model in a plain loop of `loops` models, and as one of many trials."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -77,7 +77,7 @@ def _compared(shape: Shape, trials: int, epochs: int, loops: int) -> tuple[Secon
 
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
-    """Train one model as anybody would."""
+    """Train one model in a plain loop."""
     template = model.template
     template.load_state_dict(model.layout.of_one(start))
     template.requires_grad_(True)

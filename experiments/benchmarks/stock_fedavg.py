@@ -1,4 +1,4 @@
-"""What `fedavg_speed` is compared with: Flower's own FedAvg on its simulation runtime, and pfl-research.
+"""The references of `fedavg_speed`: Flower's own FedAvg on its simulation runtime, and pfl-research.
 
 Flower's client trains a torch module with `torch.optim.SGD` on its own records and sends its state; nothing is clipped,
 and no noise is added. It stands in a module of its own, which client processes can import.
@@ -40,7 +40,7 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
     Parameters
     ----------
     module, features, labels
-        What is changed in place, features of the records, (n, features), and their classes, (n,).
+        The module, which is changed in place; features of the records, (n, features); and their classes, (n,).
     batch, rate
         Number of records of a step, and the learning rate.
     """
@@ -75,15 +75,15 @@ def train(message: Message, context: Context) -> Message:
 
 
 def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
-    """Train with Flower's FedAvg, and return when each round was over, by the monotonic clock.
+    """Train with Flower's FedAvg, and return the times at which rounds were over, by the monotonic clock.
 
     Parameters
     ----------
     config
-        What clients are told: path, records, batch, rate, hidden and classes; and the numbers of clients of the
+        The settings of clients: path, records, batch, rate, hidden and classes; and the numbers of clients of the
         federation, of clients of a round (cohort), and of rounds.
     options
-        Which Ray: the same as that of our own runs.
+        The Ray, with the same options as for our own runs.
     """
     over: list[float] = []
     clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))

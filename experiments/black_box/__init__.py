@@ -1,1 +1,1 @@
-"""What a trial of a foreign mechanism leaves behind: a page, a figure, and the same as JSON."""
+"""Output of black-box audits: a page, a figure, and the same as JSON."""

@@ -1,4 +1,4 @@
-"""The code of others runs in a process of its own: nothing of it, and no file of it, outlives this one.
+"""Execution of other people's code in a process of its own, none of whose processes and files outlives this one.
 
 However this process ends, by an interrupt or a signal too, what it has started ends with it, and its temporary
 directory is removed (`runs.guard`). What a guard that was killed as well has left is removed when the next one starts.
@@ -33,11 +33,11 @@ _LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ENDED_BY = "the code that is tried ended its process by raising"
 _LATE = 20.0
-"""Seconds in which a process that has said something may end by itself when its time is over."""
+"""Seconds in which a process that has sent something may end by itself when its time is over."""
 
 
 class Told(NamedTuple):
-    """What a process told, and how it ended."""
+    """The message of a process, and how it ended."""
 
     values: dict[str, Any] | None  # what it told last; None for nothing
     ended: str  # how it ended, in words; empty if it ended well
@@ -46,7 +46,7 @@ class Told(NamedTuple):
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Give a temporary directory for what is started in the block, whose own temporary files lie in it, too."""
+    """Give a temporary directory for processes in the block, which also holds their own temporary files."""
     room = new_temporary_directory(os.getpid())
     try:
         with nothing_outlives(room):
@@ -56,14 +56,14 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def wished_apart(module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool) -> Told:
-    """Run a module as a program that does what a user wishes, and return what it told last, and how it ended.
+    """Run a module as a program on a user's request, and return its last message, and how it ended.
 
     Parameters
     ----------
     module, wishes, out
         The module, which calls `answer`; the options of its command; and where it writes files, None for nowhere.
     seconds, is_quiet
-        How long it may take, and whether nothing of its output is shown.
+        Its time limit, and whether none of its output is shown.
 
     Raises
     ------
@@ -88,18 +88,18 @@ def run_isolated(
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> Told:
-    """Run a module as a program, and return what it told last, and how it ended.
+    """Run a module as a program, and return its last message, and how it ended.
 
     Parameters
     ----------
     module, asked, room
         The module, which calls `answer`; what it is asked, as JSON values; and a temporary directory of its own.
     seconds
-        How long it may take; one that has told something already may take a little longer.
+        Its time limit; one that has sent something already may take slightly longer.
     directory, environment
-        Where it runs, None for here, and what its environment has besides.
+        Its working directory, None for this one, and additional environment variables.
     log
-        What takes its output; None for standard error, where nothing of it acts on the terminal.
+        The file for its output; None for standard error, where nothing in it acts on the terminal.
     """
     request, told = room / "request.json", room / "told.json"
     request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
@@ -133,9 +133,9 @@ def run_isolated(
 
 
 def _pass_on(output: IO[bytes]) -> None:
-    """Write what a process says to standard error, as it comes, without its colours and with control characters named.
+    """Write a process's output to standard error, as it comes, without colours and with control characters named.
 
-    Code of others and Flower's log write there, and a terminal would obey what stands in them.
+    Other people's code and Flower's log write there, and a terminal would obey control characters in it.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with output:
@@ -158,7 +158,7 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int
 
 
 def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Answer the request that the command line names, as the program that `run_isolated` runs.
+    """Answer the request on the command line, as the program that `run_isolated` runs.
 
     Parameters
     ----------

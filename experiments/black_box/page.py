@@ -1,4 +1,4 @@
-"""The files of a trial: one page that loads nothing, with figures of its findings, and the same as JSON."""
+"""The files of a black-box audit: one page that loads nothing, with figures of its findings, and the same as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def write_result(result: ClaimAudit, found: Sequence[Finding], name: str, direct
     result, found
         The audit, and what it found.
     name, directory
-        What was on trial, and where to write; made where it is missing.
+        The audited mechanism, and the directory, which is made if it is missing.
     """
     page = html_page(
         title=f"{name}: {result.verdict}",
@@ -75,13 +75,13 @@ def write_page(
     Parameters
     ----------
     name, verdict
-        What was reviewed, and what came of it.
+        The name of the app, and the verdict.
     headline, screen
         The same in a line, and the lines of the first screen: what each is about, and what it says.
     results, values
-        What they rest on, and the review as JSON values.
+        The results behind it, and the review as JSON values.
     directory
-        Where to write; made where it is missing.
+        The directory, which is made if it is missing.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     first, _ = results[0]
@@ -108,7 +108,7 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
     Parameters
     ----------
     assessment, values, directory
-        What came of it, the same as JSON values, and where to write; the directory is made where it is missing.
+        The assessment, the same as JSON values, and the directory, which is made if it is missing.
     """
     rows = "".join(
         f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)
@@ -142,13 +142,13 @@ def _details(result: ClaimAudit, found: Sequence[Finding]) -> str:
 
 
 def _opening(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return the plainest cause, what was not tried, and what floating-point arithmetic tells."""
+    """Return the plainest cause, the scenarios that were not tried, and leaks of floating-point arithmetic."""
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
     return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
 
 
 def _next(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return what to do next."""
+    """Return the next step for the reader."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."

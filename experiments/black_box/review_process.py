@@ -1,4 +1,4 @@
-"""The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time.
+"""The process of a review: an app's code runs in a process of its own, in a copy, without network, for a limited time.
 
 The program of that process is `review_program`.
 """
@@ -22,7 +22,7 @@ _SWITCHES = {
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
     "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
-"""What keeps known trackers and hubs quiet, and the trials on the processors that they are given."""
+"""Environment variables that keep known trackers and hubs quiet, and the trials on their processors."""
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     app
         Directory of the app; it is copied, and stays as it is.
     wishes
-        What the reviewer says besides.
+        The further options of the reviewer.
     out
-        Where `report.html` and `summary.json` are written; None for nowhere.
+        The directory of `report.html` and `summary.json`; None for no files.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The program of the process that a review starts: it reviews the app of its working directory, without network."""
+"""The program of the process that a review starts: it reviews the app in its working directory, without network."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
 
 def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse what would leave this machine; sockets of its own are files."""
+    """Refuse operations that would leave this machine; local sockets are files."""
     if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
         raise ConnectionError("a review has no network")
 

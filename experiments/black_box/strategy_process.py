@@ -1,4 +1,4 @@
-"""The process of `fl-audit strategy`: the factory and the trials run in one of their own, and this one tells of them.
+"""The process of `fl-audit strategy`: the factory and the trials run in a process of its own, and this one reports.
 
 The program of that process is `strategy_program`.
 """
@@ -17,7 +17,7 @@ _START = 60.0  # seconds beyond the time for the trials in which a process may s
 
 @dataclass(frozen=True)
 class StrategyOptions:
-    """What a user asks of a strategy; see the command."""
+    """A user's request for the audit of a strategy; see the command."""
 
     factory: str  # makes the strategy or system, as `package.module:name`
     adjacency: str  # between which neighbours the claim holds
@@ -41,12 +41,12 @@ class StrategyOptions:
 
 
 def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Hold a strategy to its claim in a process of its own; return JSON values, lines for the console, and the page.
+    """Audit a strategy in a process of its own; return JSON values, lines for the console, and the page.
 
     Parameters
     ----------
     wishes, out
-        What is asked, and where `report.html` and `summary.json` are written; None for nowhere.
+        The request, and the directory of `report.html` and `summary.json`; None for no files.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The program of the process that `fl-audit strategy` starts: it plays the trials and tells what came of them."""
+"""The program of the process that `fl-audit strategy` starts: it plays the trials and reports the results."""
 
 import math
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from fl_audit.user_modules import search_last
 
 
 def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """Hold a strategy to its claim here, and return what `held_apart` does.
+    """Audit a strategy in this process, and return the values for `held_apart`.
 
     Parameters
     ----------
     asked, tell
-        What `held_apart` asks; and what takes the answer so far.
+        The request of `held_apart`; and the function that takes the answer so far.
     """
     wishes = StrategyOptions(**asked["wishes"])
     neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)
@@ -58,7 +58,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 
 def _lines(result: ClaimAudit, found: tuple[Finding, ...]) -> list[str]:
-    """Return what the console shows."""
+    """Return the lines for the console."""
     lines = [opening(result)]
     for finding in found:
         if finding.attempt.is_broken:

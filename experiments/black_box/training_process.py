@@ -1,4 +1,4 @@
-"""The process of `fl-audit training`: the code of others runs in one of its own, in a copy of the working directory.
+"""The process of `fl-audit training`: other people's code runs in a process of its own, in a copy of the directory.
 
 The program of that process is `training_program`.
 """
@@ -15,7 +15,7 @@ _PROGRAM = "fl_audit.experiments.black_box.training_program"
 
 @dataclass(frozen=True)
 class TrainingWishes:
-    """What a user asks of a training function; see the command."""
+    """A user's request for the audit of a training function; see the command."""
 
     function: str  # trains, as `package.module:name`
     data: str | None = None  # makes its data set, as `package.module:name`
@@ -34,7 +34,7 @@ def training_apart(wishes: TrainingWishes, out: Path | None = None) -> dict[str,
     Parameters
     ----------
     wishes, out
-        What is asked, and where `report.html` and `summary.json` are written; None for nowhere.
+        The request, and the directory of `report.html` and `summary.json`; None for no files.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The figure of a comparison: what every run guarantees and shows, and what its models are worth."""
+"""The figure of a comparison: the guarantee, the findings and the accuracy of every run."""
 
 from collections.abc import Callable, Sequence
 

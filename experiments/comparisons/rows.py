@@ -1,4 +1,4 @@
-"""What a comparison shows of each finished run, read from its summary."""
+"""The rows of a comparison: the values of each finished run, read from its summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,12 +10,12 @@ from fl_audit.errors import require
 
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
 STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "
-"""Names of findings as reports write them; that of an attack's bound begins so."""
+"""Names of findings as reports write them; the latter is the beginning of the name of an attack's bound."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run; None stands where it has no such number."""
+    """The values of one run; None where it has no such number."""
 
     run: str  # name of its directory
     verdict: str  # what became of the guarantee
@@ -53,7 +53,7 @@ class RunRow:
 
 
 def differences(found: Sequence[RunRow]) -> list[str]:
-    """Return in sentences why guarantees of some runs are not to be held against each other as they stand."""
+    """Return sentences on why guarantees of some runs are not directly comparable."""
     told = []
     deltas = sorted({row.delta for row in found if row.delta is not None})
     if len(deltas) > 1:

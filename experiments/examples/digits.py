@@ -1,4 +1,4 @@
-"""What the example apps share: scikit-learn's digits in shards, a small network, and where results are written."""
+"""Shared parts of the example apps: scikit-learn's digits in shards, a small network, and a place for results."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def rate(message: Message) -> float:
 
 
 def train_settings(rate: float) -> ConfigRecord:
-    """Return what clients are sent: their learning rate, and a seed if EXAMPLE_SEED is set."""
+    """Return the settings for clients: their learning rate, and a seed if EXAMPLE_SEED is set."""
     seed = os.environ.get("EXAMPLE_SEED")
     return ConfigRecord({"lr": rate} | ({} if seed is None else {"seed": int(seed)}))
 

@@ -37,7 +37,7 @@ _BIN = Path(sys.executable).parent
 _START = 60.0
 """Seconds in which a SuperLink answers."""
 _COMMAND, _ROUND = 600.0, 60.0
-"""Seconds in which a command of Flower's ends, and more for each round of a training; a machine may be busy."""
+"""Seconds in which a command of Flower ends, and more for each round of a training; a machine may be busy."""
 
 
 def _write_certificates(place: Path) -> None:
@@ -119,7 +119,7 @@ class Loopback:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every process: files of Flower's own lie in the directory, and nothing is reported to anybody."""
+        """Environment of every process: Flower's own files are in the directory, and nothing is reported to anybody."""
         own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
@@ -157,7 +157,7 @@ class Loopback:
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
-        """Return what a command of Flower's says."""
+        """Return the output of a command of Flower."""
         command = [str(_BIN / "flwr"), *arguments]
         done = subprocess.run(
             command, env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=timeout, check=False
@@ -167,7 +167,7 @@ class Loopback:
         return done.stdout
 
     def write_plain_app(self) -> str:
-        """Write the app as it is without canaries, which lacks the line about them; return its directory's name."""
+        """Write the app without the line about canaries; return its directory's name."""
         plain = f"plain-{APP.name}"
         shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
         client = self.place / plain / "client_app.py"
@@ -192,7 +192,7 @@ class Loopback:
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:
-        """End a process, and what it has started, in the hardest way."""
+        """Kill a process, and its children."""
         process = self.running.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -200,7 +200,7 @@ class Loopback:
 
 @contextmanager
 def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0) -> Iterator[Loopback]:
-    """Give a federation that is up, and end all of its processes afterwards; parameters as of `Loopback`."""
+    """Give a federation that is up, and end all of its processes afterwards; parameters as in `Loopback`."""
     made = Loopback(place.absolute(), hospitals, canaries, down)
     made.prepare()
     try:
@@ -216,9 +216,9 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
 
 
 def _compare(made: Loopback, trainings: int, rounds: int) -> None:
-    """Train with canaries and without, in turn, so many trainings of each kind, and print a line for each.
+    """Train with canaries and without, in turn, the given number of times each, and print a line for each training.
 
-    It tells whether there were canaries, the median seconds of a round, the model's accuracy, and the verdict.
+    The line has whether there were canaries, the median seconds of a round, the model's accuracy, and the verdict.
     """
     plain = made.write_plain_app()
     for one in range(2 * trainings):

@@ -34,7 +34,7 @@ _POINTS = 9
 
 @dataclass(frozen=True)
 class _Axis:
-    """One column: what is varied, over which values."""
+    """One column: the varied quantity and its values."""
 
     label: str
     values: Floats
@@ -51,9 +51,9 @@ _ROWS: tuple[tuple[str, Callable[[Guarantee], float]], ...] = (
 
 
 def guarantee_figure(guarantee: Guarantee) -> Figure:
-    """Return what a guarantee becomes with other noise, other rounds and another delta; in every panel a dot marks it.
+    """Return the guarantee under other noise, other rounds and another delta; a dot in every panel marks its own.
 
-    Three rows (epsilon, belief, advantage), three columns (noise, rounds, delta).
+    There are three rows (epsilon, belief, advantage) and three columns (noise, rounds, delta).
     """
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)

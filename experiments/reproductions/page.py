@@ -1,4 +1,4 @@
-"""One page that shows everything that was reproduced and needs no other file."""
+"""A single page with all reproductions, which needs no other file."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
 
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
-    """Return how much was made again, and how much of what is printed lies outside our intervals."""
+    """Return the number of reproduced items, and the share of printed numbers outside our intervals."""
     compared, outside = _held(made, "published")
     items = plural(len(made), "item")
     if not compared:
@@ -62,7 +62,7 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
 
 
 def _opening(made: Sequence[ItemResult]) -> str:
-    """Return what agrees, and what does not: with the printed numbers first, then with theory."""
+    """Return the agreements and differences: with the printed numbers first, then with theory."""
     compared, outside = _held(made, "published")
     theory, missed = _held([one for one in made if not one.finding], "theory")
     computed = [one.computed for one in made]
@@ -87,7 +87,9 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return how many intervals have a number of a column beside them, and how many of these lie outside."""
+    """Return the number of intervals with a number of a column beside them, and how many of these numbers lie
+    outside.
+    """
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
@@ -100,7 +102,7 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks."""
+    """Return the printed and theoretical numbers of an item outside our intervals, and its remarks."""
     parts = ["<h3>Where ours differs, and why</h3>"]
     if compared := result.beside("published"):
         outside = result.outside("published")
@@ -129,7 +131,7 @@ def _rows(item: Item, result: ItemResult) -> str:
 
 
 def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
-    """Return rows of an item as a table, and how many more its CSV file has.
+    """Return rows of an item as a table, and the number of further rows in its CSV file.
 
     Parameters
     ----------

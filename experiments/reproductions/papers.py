@@ -1,4 +1,4 @@
-"""What the reproductions know of a paper: its tables and figures, what is made of them, and what makes them."""
+"""The description of a paper for the reproductions: its tables and figures, their results, and their makers."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class ItemRow:
-    """One number of the paper, and what theory and our own runs say of it."""
+    """One number of the paper, with theory and the results of our own runs."""
 
     setting: str  # the setting that was run or computed
     quantity: str  # name of the number
@@ -57,7 +57,7 @@ def measured_row(
     Parameters
     ----------
     setting, quantity, repetitions, note
-        As of `ItemRow`.
+        As in `ItemRow`.
     found
         The number with its interval.
     **more
@@ -98,7 +98,7 @@ class ItemResult:
     spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
-        """Return how many of our intervals have a number of the column, "published" or "theory", beside them."""
+        """Return the number of our intervals with a number of the column, "published" or "theory", beside them."""
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside(self, column: str) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """How many printed numbers are computed here and not measured, and a line for each that differs in a digit."""
+        """The number of printed values that are computed here and not measured, with a line for each that differs."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
@@ -125,20 +125,20 @@ class ItemResult:
 
 
 def _agrees(computed: float, printed: float) -> bool:
-    """Whether a number rounds to a printed one."""
+    """Return whether a number rounds to a printed one."""
     decimals = len(np.format_float_positional(printed, trim="-").partition(".")[2])
     return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))
 
 
 class Extent(StrEnum):
-    """How much is computed: all that the paper did, or a quick form with few repetitions and wide intervals."""
+    """The amount of computing: as much as in the paper, or a quick form with few repetitions and wide intervals."""
 
     FULL = "full"
     QUICK = "quick"
 
 
 MINUTES = 65.0
-"""Within which trials are added, unless another number is named; a first part of everything is played in any case."""
+"""Default time within which trials are added; a first part of everything is played in any case."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Context:
 
     @property
     def runs(self) -> Path:
-        """Where runs are kept; the quick form has a directory of its own, as its runs are no part of the full form."""
+        """Directory of the runs; the quick form has its own, because its runs are no part of the full form."""
         return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
 
 
@@ -175,7 +175,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True)
 class MadeItems:
-    """What a paper made of the items that were asked for."""
+    """The results of a paper for the requested items."""
 
     results: tuple[tuple[Item, ItemResult], ...]  # each item that could be made, with its result
     left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
@@ -190,7 +190,7 @@ class MadeItems:
 
 @dataclass(frozen=True)
 class Published:
-    """What is published of a paper."""
+    """The published results of a paper."""
 
     claims: tuple[PaperClaim, ...]  # all claims, as they were judged
     tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
@@ -218,7 +218,7 @@ class Paper(Generic[ItemT]):
     rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: Extent) -> str:
-        """Return a short digest of all settings, full or quick: numbers with another one are no longer ours."""
+        """Return a short digest of all settings, full or quick: numbers with another digest are no longer ours."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""How the reproductions' figures look: lines, markers and hatches tell things apart, not colours alone."""
+"""The look of the reproductions' figures: lines, markers and hatches tell things apart, not colours alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,9 +53,9 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
     Parameters
     ----------
     axes, colour
-        Where to draw; in which colour.
+        The axes; the colour.
     x, y
-        Where the values stand; the values, as many.
+        The positions of the values; the values, as many.
     """
     axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
@@ -70,7 +70,7 @@ def draw_measured(
     Parameters
     ----------
     axes, look, label, x
-        Where to draw; colour, line and marker of the curve; its name in the legend; where the values stand.
+        The axes; colour, line and marker of the curve; its name in the legend; the positions of the values.
     found
         The values, as many, with their intervals, whose upper ends are infinite where open.
     joined
@@ -95,11 +95,11 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
     Parameters
     ----------
     axes
-        Where to draw.
+        The axes.
     values
         The samples, one for each box. Of outliers that would cover each other one is drawn.
     places, look, width
-        Where the boxes stand; their colour, fill and hatch; how wide they are.
+        The positions of the boxes; their colour, fill and hatch; their width.
     """
     boxes = boxplot_stats([np.asarray(one) for one in values])
     for box, one in zip(boxes, values, strict=True):
@@ -138,7 +138,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
     figure, panels
         The figure; its panels, with named lines.
     columns, extra
-        In how many columns the legend is set; further lines to be named.
+        Number of columns of the legend; further lines to be named.
     """
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -153,7 +153,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Leave a panel empty but for its title and the reason.
+    """Leave a panel empty except for its title and the reason.
 
     Parameters
     ----------

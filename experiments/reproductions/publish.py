@@ -1,4 +1,4 @@
-"""Pages of the documentation from finished reproductions: every table and figure, what is printed beside ours.
+"""Pages of the documentation from finished reproductions: every table and figure, with the printed one next to ours.
 
     python -m fl_audit.experiments.reproductions.publish RUNS
     python -m fl_audit.experiments.reproductions.publish --rejudge
@@ -41,13 +41,13 @@ _QUICK = (
 def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     """Write a page for every paper of which something is finished, and the table of all claims.
 
-    Pages of papers without anything finished stay as they are, with their claims. Of an item that is there both ways
-    the full form is taken.
+    Pages of papers without anything finished stay as they are, with their claims. If both forms of an item exist, the
+    full form is taken.
 
     Parameters
     ----------
     runs, docs
-        Where finished reproductions lie, at any depth; where the pages are written.
+        The parent of finished reproductions, at any depth; the directory of the pages.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
     Parameters
     ----------
     docs
-        Where the pages are.
+        The directory of the pages.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
-    """Write files, what is kept of all items, and the table of claims."""
+    """Write files, the records of all items, and the table of claims."""
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -193,7 +193,7 @@ def _claims_csv(records: Iterable[Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Publish what is finished."""
+    """Publish the finished items."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", help="where finished reproductions lie")
     parser.add_argument("--rejudge", action="store_true", help="judge the published numbers again, without runs")

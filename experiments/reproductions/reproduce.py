@@ -1,4 +1,4 @@
-"""Reproduces what a name stands for: writes CSV files, pictures and one page."""
+"""Reproduction of the items that a name stands for: CSV files, images and one page."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_png, to_svg
 
 SCHEMA = 1
-"""Version of what is kept of a finished table or figure, so that a page can be made of it without its runs."""
+"""Version of the record of a finished table or figure, from which a page can be made without its runs."""
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
@@ -41,10 +41,10 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
 
 
 def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]:
-    """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
+    """Compute a table or figure of a paper, or all of them, and compare it with the printed one.
 
-    In the directory of the context are written: of every item a CSV file, a PNG, an SVG and what is published of it as
-    JSON; NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not computed
+    The directory of the context receives: for every item a CSV file, a PNG, an SVG and its published record as JSON;
+    NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not computed
     again, and interrupted ones are continued.
 
     Parameters
@@ -97,7 +97,7 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
 def _record_of(
     context: Context, paper: Paper[Any], made: MadeItems, item: Item, result: ItemResult
 ) -> Mapping[str, Any]:
-    """Return what is kept of a finished item, as JSON."""
+    """Return the record of a finished item, as JSON."""
     spent = result.spent
     return {
         "schema": SCHEMA,

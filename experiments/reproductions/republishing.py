@@ -1,4 +1,4 @@
-"""Published pages by the rules of this version, without runs: what its papers can make again of published numbers.
+"""Published pages by the rules of this version, without runs: the items that published numbers suffice for.
 
 Runs take hours; the rules by which their numbers are read change more often. Each paper says what follows from the
 tables and claims that are published of it (`Paper.rejudge`). Sections of other items stay as they are.
@@ -68,7 +68,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
 
 def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the record of an item: where its runs come from stays, beside where it was judged again."""
+    """Return the record of an item, which keeps the origin of its runs and notes where it was judged again."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {"extent": str(Extent.FULL), "run_commits": [], "trials": 0, "minutes": 0.0, "commit": commit, "made": now}
     if old is not None:
@@ -99,7 +99,7 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
 
 
 def _section(record: Record, result: ItemResult, old: str | None) -> str:
-    """Return the section of an item; one that keeps its picture keeps the caption, too."""
+    """Return the section of an item; one that keeps its image keeps the caption, too."""
     if not _is_redrawn(result) and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
@@ -107,7 +107,7 @@ def _section(record: Record, result: ItemResult, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a record and its section, with its own claims as they are judged now."""
+    """Return a record and its section, with its own claims as judged now."""
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]
            if (claim["where"], claim["quantity"]) in by_place]  # fmt: skip

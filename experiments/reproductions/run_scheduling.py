@@ -1,4 +1,6 @@
-"""Runs that tables and figures share: planned by settings, carried out unless they are finished; what they took."""
+"""Runs that tables and figures share: planned by settings, carried out unless they are finished, with their
+duration.
+"""
 
 import multiprocessing
 import os
@@ -53,29 +55,29 @@ class PlannedRun:
 
     @property
     def directory(self) -> RunDirectory:
-        """Where it is kept."""
+        """The directory of the run."""
         return RunDirectory(self.path)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is there already."""
+        """Whether the run is finished."""
         return self.directory.is_finished(self.config)
 
     @property
     def trial_rounds(self) -> int:
-        """How much it takes, as progress counts."""
+        """The size of the run in units of progress."""
         return self.config.audit.trials * rounds_of(self.config)
 
     def carry_out(
         self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
     ) -> None:
-        """Carry the run out, or the rest of it.
+        """Carry out the run, or its remaining part.
 
         Parameters
         ----------
         engine, ray_address, on_round
-            Where the clients run; address of a running Ray cluster, None starts one where it is needed; told how many
-            trial-rounds are done.
+            The engine of the clients; address of a running Ray cluster, None starts one where it is needed; the
+            function that takes the number of finished trial-rounds.
         """
         begun = time.monotonic()
         run_audit(
@@ -100,8 +102,8 @@ def planned_runs(
     Parameters
     ----------
     settings, values_of, context
-        What is to be run; the function that returns the values of the configuration of a setting, unchecked; where
-        runs are kept, and how much is computed.
+        The settings; the function that returns the values of the configuration of a setting, unchecked; the directory
+        of the runs, and the amount of computing.
 
     Raises
     ------
@@ -118,9 +120,10 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
     Parameters
     ----------
     runs
-        What to run; none of them is finished.
+        The runs, none of which is finished.
     context
-        Where clients run: each run in a process of its own, unless Ray is named or there is one core or run alone.
+        The place of the clients: each run in a process of its own, unless Ray is named or there is one core or run
+        alone.
 
     Raises
     ------
@@ -140,7 +143,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
+    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one core."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:
@@ -154,17 +157,17 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Calla
 
 
 def cores() -> int:
-    """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
+    """Return the number of runs that may be carried out at the same time; each needs a gigabyte or two."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
 def _seconds_file(run: Path) -> Path:
-    """Return the file beside a run directory that notes how long the run took."""
+    """Return the file beside a run directory with the duration of the run."""
     return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
-    """Return how many seconds a finished run took: as noted, else those of its training; NaN if none are known."""
+    """Return the seconds of a finished run: as recorded, else those of its training; NaN if none are known."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -176,7 +179,7 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> RunCosts:
-    """Return what finished run directories took together, given with their numbers of trials."""
+    """Return the total costs of finished run directories, given with their numbers of trials."""
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -186,7 +189,7 @@ def spent_on(runs: Mapping[Path, int]) -> RunCosts:
 
 
 def together(parts: Iterable[RunCosts]) -> RunCosts:
-    """Return what several sets of runs without a common one took."""
+    """Return the total costs of several disjoint sets of runs."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return RunCosts(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -1,4 +1,4 @@
-"""The sections of published pages: an item's picture, where it comes from, what differs, its rows."""
+"""The sections of published pages: an item's image, its origin, the differences, and its rows."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
 _ROWS_AT_ONCE = 60
 Record = Mapping[str, Any]
-"""What is kept of a finished item."""
+"""The record of a finished item."""
 
 
 def smaller(svg: str) -> str:
-    """Return the same picture in fewer characters, for a file of its own: each style once, no indents, no unused names.
+    """Return the same image in fewer characters, for a file of its own: each style once, no indents, no unused names.
 
-    The picture is one as matplotlib writes it. Within a page its styles would reach other pictures.
+    The image is one that matplotlib writes. Within a page its styles would affect other images.
     """
     bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", bare))
@@ -35,12 +35,12 @@ def smaller(svg: str) -> str:
 
 
 def section_of(record: Record, frame: pd.DataFrame) -> str:
-    """Return the part of the page about an item: its picture, where it comes from, what differs, its rows.
+    """Return the part of the page about an item: its image, its origin, the differences, its rows.
 
     Parameters
     ----------
     record, frame
-        What is kept of the item, and its rows.
+        The record of the item, and its rows.
     """
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
@@ -72,12 +72,12 @@ def _origin(record: Record) -> str:
 
 
 def _escaped(record: Record) -> str:
-    """Return the caption for a page; one that was taken from a page is fit for it already."""
+    """Return the caption for a page; a caption from a page is escaped already."""
     return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, at which Markdown would take it apart, and without what only a report needs."""
+    """Return HTML without empty lines, at which Markdown would split it, and without parts that only a report needs."""
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

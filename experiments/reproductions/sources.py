@@ -1,4 +1,4 @@
-"""Which of a paper's data sets are available, and which data sets stand in for missing ones."""
+"""Availability of a paper's data sets, and data sets that replace missing ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ def find_data(
     Parameters
     ----------
     candidates
-        By data set of the paper those that may be used for it, best first. Each comes in one or several forms, of which
-        all are taken that are there; only the first is the paper's own.
+        The data sets that may be used for each data set of the paper, best first. Each comes in one or several forms,
+        of which all available ones are taken; only the first is the paper's own.
     data_dir, wanted
         Data directory, None means that of the environment; the data sets of the paper to look for, None means all.
     """

@@ -54,7 +54,8 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 def predicted_advantage(mu: Floats) -> float:
     """Return the mean of 2 Phi(mu_w / 2) - 1 over trials, (trials,): exact where mu is fixed, else an approximation.
 
-    Under global scaling mu_w depends on how training went, and thereby on the log-odds, so the formula is not exact.
+    Under global scaling mu_w depends on the course of training, and thereby on the log-odds, so the formula is not
+    exact.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
@@ -65,7 +66,7 @@ def mean_belief(mu: float, points: int = 2001) -> float:
     Parameters
     ----------
     mu, points
-        At least 0; how many quantiles are averaged.
+        At least 0; number of quantiles to average.
     """
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
@@ -89,7 +90,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     Parameters
     ----------
     successes, trials
-        How many trials succeeded; number of trials, at least 1.
+        The number of successful trials; number of trials, at least 1.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)
@@ -113,7 +114,7 @@ def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[In
     Parameters
     ----------
     statistic, found
-        What is computed of the values and of each end, such as the largest; the numbers with their intervals, at least
+        The statistic of the values and of each end, such as the largest; the numbers with their intervals, at least
         one.
     """
     return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

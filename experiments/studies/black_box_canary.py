@@ -1,4 +1,4 @@
-"""How much of epsilon an observer of the final model alone can prove: initial weights, and one unusual record.
+"""The epsilon that an observer of the final model alone can prove, by initial weights and one unusual record.
 
     python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
@@ -54,7 +54,7 @@ def small_cnn(classes: int) -> nn.Module:
 
 
 class BlackBoxSetting(NamedTuple):
-    """What is trained."""
+    """The settings of a training."""
 
     model: str  # its name
     rounds: int  # each on all of D
@@ -67,7 +67,7 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
-    """Return what is played for a line; all canaries of a setting stand in the place of the same record.
+    """Return the plan for a line; all canaries of a setting replace the same record.
 
     A canary is one of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial
     weights find least likely, or a crafted one. `data_dir` holds published data files; None looks where FL_AUDIT_DATA
@@ -96,7 +96,7 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
 
 
 def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
-    """Play all trials of a line, and return its cells: what the losses of its canary prove."""
+    """Play all trials of a line, and return its cells: the bounds that the losses of its canary prove."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, looked_at(start))

@@ -1,4 +1,4 @@
-"""What client-level privacy costs in accuracy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
+"""The accuracy cost of client-level privacy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
 
     python -m fl_audit.experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
 
@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 
 class ClientFederation(NamedTuple):
-    """Who learns together."""
+    """The clients and data of a federation."""
 
     name: str  # name of its column in the table and of its panel
     values: Values  # settings that all ways share
@@ -68,7 +68,7 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     Parameters
     ----------
     data_dir, quick
-        Where data sets lie, and whether few rounds and clients do.
+        The directory of the data sets, and whether few rounds and clients suffice.
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
@@ -90,9 +90,9 @@ def settings(federation: ClientFederation, way: Way, epsilon: float | None, tria
     Parameters
     ----------
     federation, way, trials
-        Who learns, how it learns, and the number of trials.
+        The federation, the way of training, and the number of trials.
     epsilon
-        What is claimed; None is no guarantee, no clipping and no noise.
+        The claimed epsilon; None is no guarantee, no clipping and no noise.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
@@ -123,9 +123,7 @@ def _measured(federation: ClientFederation, way: Way, epsilon: float | None, tri
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without a guarantee DP-FedAvg and FedAdam are trained, the others being the
-    same.
-    """
+    """Yield the rows of all points; without a guarantee DP-FedAvg and FedAdam are trained, the others being the same."""
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
         for way, epsilon in [*product(WAYS[:2], [None]), *private]:
@@ -160,7 +158,7 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Return in words from which epsilon on each federation loses less than 0.1 of its accuracy."""
+    """Return in words the epsilon from which each federation loses less than 0.1 of its accuracy."""
     said = []
     for name, found in table.groupby("federation", sort=False):
         is_private = np.isfinite(found["epsilon"])

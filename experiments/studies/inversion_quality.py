@@ -1,4 +1,4 @@
-"""How close gradient inversion comes without privacy, and beside the code of the attack's authors."""
+"""Quality of gradient inversion without privacy, compared with the code of the attack's authors."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
 OTHERS = 999
-"""Pictures beside each true one, and as many more that the attacker has."""
+"""Number of candidate images besides each true one, and of images that the attacker has."""
 
 _REFERENCE_SCRIPT = """
 import sys
@@ -57,7 +57,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 
 
 class QualitySetting(NamedTuple):
-    """What is inverted: updates of some pictures, without clipping and without noise."""
+    """The updates to invert: those of some images, without clipping and without noise."""
 
     data: str  # name of a data set of pictures
     model: str  # name of a model, at its first weights
@@ -76,7 +76,7 @@ SETTINGS = tuple(
     for batch, is_local in ((1, False), (4, False), (16, False), (4, True))
 )
 COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense-128"))
-"""Settings that are also given to the reference."""
+"""Settings that are also compared with the reference."""
 
 
 class _Scene(NamedTuple):
@@ -112,13 +112,13 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
 
 
 def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> ReconstructionQuality:
-    """Return how close the attacker's drawings of pictures come.
+    """Return the similarity of the attacker's reconstructions to the images.
 
     Parameters
     ----------
     setting, directory, pictures, descent
-        What is inverted, where data sets lie, how many pictures, at least as many as an update has, and how long is
-        searched.
+        The updates to invert, the directory of the data sets, the number of images, at least as many as an update has,
+        and the length of the search.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
@@ -140,7 +140,7 @@ def beside_reference(
     Parameters
     ----------
     setting, directory, pictures, descent
-        As for `quality`, of single pictures.
+        As for `quality`, for single images.
     interpreter, reference
         A Python that has torch and torchvision, and a clone of the authors' repository.
 

@@ -1,4 +1,4 @@
-"""What could be reconstructed: naming the right record over epsilon, and pictures out of gradients.
+"""A study of reconstruction: the identification of the right record over epsilon, and images from gradients.
 
     python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick]
         [--only rates|pictures|quality] [--reference PYTHON DIR]
@@ -70,7 +70,7 @@ class _Trial(NamedTuple):
 
 
 class _RatePoint(NamedTuple):
-    """How often the right candidate is named at one epsilon, in the first guess."""
+    """The success of identifying the right candidate at one epsilon, in the first guess."""
 
     epsilon: float
     bound: float  # the largest share that the guarantee allows
@@ -91,7 +91,7 @@ def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return how often the insider's own arithmetic names the right corner of a simplex."""
+    """Return how often the insider's own arithmetic identifies the right corner of a simplex."""
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
     truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2
@@ -146,7 +146,7 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print the table of the figure, and return what contradicts the guarantee."""
+    """Print the table of the figure, and return the contradictions to the guarantee."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
@@ -166,7 +166,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Draw records of MNIST, and what is reconstructed of them."""
+    """Draw records of MNIST, and their reconstructions."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},
@@ -195,7 +195,7 @@ def _print_quality(directory: str | None, descent: Descent, only: str, console: 
 
 
 def _compared(asked: Namespace, directory: str | None, pictures: int, descent: Descent, console: Console) -> list[str]:
-    """Print drawings beside those of the authors' code, and return where these are better."""
+    """Print reconstructions next to those of the authors' code, and return where the latter are better."""
     interpreter, reference = asked.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
     table, problems = table_of(columns, words=columns), list[str]()

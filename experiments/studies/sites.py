@@ -1,15 +1,15 @@
-"""Which site took part in a training, and which classes it holds, from what everybody is sent: FEMNIST's writers.
+"""A study of sites: their participation in a training, and their classes, from public messages: FEMNIST's writers.
 
     python -m fl_audit.experiments.studies.sites [--data-dir DIR] [--trials N]
 
-Every writer is a client, and is claimed to be protected as a whole.
+Every writer is a client, and the claim is to protect each as a whole.
 
-Who took part: in each trial every writer does by the toss of a coin. Attackers see final models alone (`loss`, `lira`,
-`rmia`), and are shown a writer that took part and one that did not; `insider` sees the models of all rounds, has all
-others' records, and is asked about one writer. Beside each AUC stands the largest that the guarantee allows.
+Participation: in each trial every writer takes part by the toss of a coin. Attackers see final models alone (`loss`,
+`lira`, `rmia`), and are shown a writer that took part and one that did not; `insider` sees the models of all rounds,
+has all others' records, and decides about one writer. Each AUC is printed with the largest that the guarantee allows.
 
-What it holds: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of
-each digit whether that writer has a larger share of it than the median of all; beside both stand chance and bound.
+Classes: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of each
+digit whether that writer has a larger share of it than the median of all; both are printed with chance and bound.
 
 Intervals are over trials, at 99.9 %. The exit status is 1 where one lies above its bound; of the 18 that have a bound
 at least one does so by chance in 1 % of all calls at most.
@@ -35,7 +35,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.statistics.advantage import mean_interval
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
-"""What is claimed about clients at delta .001; None is no guarantee, and no noise."""
+"""Claimed epsilons of clients at delta .001; None is no guarantee, and no noise."""
 FEMNIST: dict[str, Any] = {"name": "femnist", "partition": "natural", "records": 2400, "test-records": 500}
 _CONFIDENCE = 0.999
 
@@ -48,7 +48,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
     data, audit
         The section [data], and what the section [audit] has of its own.
     epsilon
-        What is claimed about clients; None for no guarantee.
+        The claimed epsilon of clients; None for no guarantee.
     """
     guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
@@ -64,7 +64,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AttackFinding:
-    """Return what attackers find of who took part."""
+    """Return the results of attackers on the participation."""
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackFinding)
     assert found is not None, "the membership audit has its numbers"
@@ -72,7 +72,7 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Return how often the site that took part is named, and how often its classes are rightly said to be many."""
+    """Return how often the participating site is identified, and how often its frequent classes are rightly named."""
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets
@@ -88,7 +88,7 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
 
 
 def has_many_of(federation: LoadedFederation) -> Flags:
-    """Return of which classes each site of a federation has a larger share than their median, (sites, classes)."""
+    """Return the classes of which each site has a larger share than the median, (sites, classes)."""
     labels = federation.training.labels.cpu().numpy()
     counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]
     shares = np.stack([one / one.sum() for one in counts])

@@ -1,6 +1,4 @@
-"""What commands of studies, benchmarks and the catalogue share: options, tables, runs that nobody keeps, and their
-ends.
-"""
+"""Tools that commands of studies, benchmarks and the catalogue share: options, tables, temporary runs, and exits."""
 
 import subprocess
 import sys
@@ -29,7 +27,7 @@ T = TypeVar("T")
 
 
 def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return a parser that shows the docstring of a command as it stands.
+    """Return a parser that shows the docstring of a command unchanged.
 
     Parameters
     ----------
@@ -82,7 +80,7 @@ def table_of(
 
 
 def end(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print what contradicts the claims, or that nothing does, and end with status 1 or 0.
+    """Print the contradictions to the claims, or that there are none, and end with status 1 or 0.
 
     Parameters
     ----------
@@ -96,12 +94,12 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 def played(
     what: AuditPlan | dict[str, Any], parties: Parties = HONEST, progress: Progress = no_progress
 ) -> RunContents:
-    """Play a run on the local engine, in a directory that is thrown away.
+    """Play a run on the local engine, in a temporary directory.
 
     Parameters
     ----------
     what, parties, progress
-        Its plan, or the sections of its configuration; who plays; and what shows how far it is.
+        Its plan, or the sections of its configuration; the programs of the parties; and the progress display.
     """
     plan = what if isinstance(what, AuditPlan) else resolve(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
@@ -110,7 +108,7 @@ def played(
 
 
 def allowed(audits: int) -> int:
-    """Return how many of so many audits may accuse, but with probability 0.01, if each does with probability 5 %."""
+    """Return the number of audits that may accuse, except with probability 0.01, if each does with probability 5 %."""
     return int(binom.ppf(0.99, audits, 0.05))
 
 
@@ -144,12 +142,12 @@ def asked(
 
 
 def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
-    """Return the median seconds of each way, which take turns: a first turn warms up, and so many more count.
+    """Return the median seconds of each way; the ways take turns, the first of which is a warm-up.
 
     Parameters
     ----------
     ways, repeat
-        What is timed, and how many turns count.
+        The ways to time, and the number of turns that count.
     """
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):

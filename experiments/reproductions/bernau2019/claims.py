@@ -268,8 +268,7 @@ def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
-    """Return the excess of models' confidence at epsilon_i = 1 over that at the other level with the highest
-    confidence.
+    """Return the excess of models' confidence at epsilon_i = 1 over that at the next most confident level.
 
     Means over trials of the mean of the largest confidence in true records of targets; intervals of all differences
     hold together (Bonferroni). None where that level or all others are not played.

@@ -113,9 +113,7 @@ def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent:
 
 
 def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
-    """Return a sentence on the agreement with the paper, and on claims that could not be tested; empty if counts
-    suffice.
-    """
+    """Return a sentence on the agreement with the paper, and on untestable claims; empty if counts suffice."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""

@@ -134,8 +134,7 @@ AT_CHANCE: dict[MembershipStudy, tuple[float, tuple[float, ...]]] = {
     MembershipStudy.COLLAB: (1.0, (6.0,)),
     MembershipStudy.LFW: (0.1, (4.0,)),
 }
-"""The settings in which section 6 has attacks no better than chance: epsilon_i, and the z of the named epsilon of Table
-3.
+"""Settings in which section 6 has attacks no better than chance: epsilon_i, and the z of an epsilon of Table 3.
 
 Texas: epsilon 6382 and .9 (100 classes) to .3 (300). Purchases: 60 and .4 to .3. COLLAB: 2000 and 1.7. LFW: 6250 and
 2.1 to 1.5."""

@@ -46,9 +46,7 @@ class Curve:
         return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return the share of a statistic's variance that is due to the trials of each run; empty if it is not
-        known.
-        """
+        """Return the share of a statistic's variance due to the trials of each run; empty if it is not known."""
         variances = []
         for run in range(self.auc.shape[1]):
             values = []

@@ -114,9 +114,7 @@ def _predicted_exceedance(mu: Floats, belief: float) -> float:
 
 
 def _z_against(advantage: float, expected: float, trials: int) -> float:
-    """Return the excess of an advantage over `trials` trials over the expected one, both in [-1, 1], in standard
-    errors.
-    """
+    """Return the excess of an advantage over the expected one, both in [-1, 1], in standard errors over `trials`."""
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 

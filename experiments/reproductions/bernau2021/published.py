@@ -40,9 +40,7 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return the approximate number of repetitions behind a published number; at rho_beta other than 0.9 it was 242 to
-    493.
-    """
+    """Return about how many repetitions a published number has; at rho_beta other than 0.9 it was 242 to 493."""
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 

@@ -1,6 +1,4 @@
-"""The audit runs that tables and figures share: each is carried out once, after a search for its neighbour, and
-read.
-"""
+"""The audit runs that tables and figures share: each is carried out once, its neighbour searched for, and read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

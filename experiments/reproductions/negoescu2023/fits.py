@@ -33,9 +33,7 @@ LEVEL = 0.05  # the paper asks whether p-values exceed this level
 COMPONENTS = {Extent.FULL: (1, 2, 3, 5, 10, 20), Extent.QUICK: (1, 3, 10)}
 SIZES = {Extent.FULL: (100, 300, 1000), Extent.QUICK: (100, 1000)}
 _FITTED = 10_000
-"""Number of scores, drawn at random, that a mixture is fitted to; the paper fits all scores outside its evaluation
-set.
-"""
+"""Number of randomly drawn scores that a mixture is fitted to; the paper fits all outside its evaluation set."""
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
@@ -144,9 +142,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the statements of section 8.2 on the p-values, with t intervals over the models of a point, trial by
-    trial.
-    """
+    """Yield the statements of section 8.2 on p-values, with t intervals over the models of a point, trial by trial."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()

@@ -160,7 +160,7 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:
 
 
 def _claims(found: Landscape) -> Iterator[PaperClaim]:
-    """Yield what section 4.2 says of one task, with intervals over the repetitions.
+    """Yield the statements of section 4.2 on one task, with intervals over the repetitions.
 
     Repetition w has the same initial weights and the same random samples in every point, so points are compared
     repetition by repetition. The paper speaks of points, each the mean of five models: so do these numbers, and
@@ -196,7 +196,7 @@ EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private
 
 
 def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield what section 4.2 says of utility, and of Epsilon* against it."""
+    """Yield the statements of section 4.2 on utility, and on Epsilon* against it."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(found.models[~found.models["private"]], column)
@@ -249,9 +249,7 @@ def _level_rows(found: Landscape) -> Iterator[ItemRow]:
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
-    """Return what Epsilon* is by chance, if members and population have the same normal distribution and the study's
-    sizes.
-    """
+    """Return Epsilon* by chance, if members and population have the same normal distribution and the study's sizes."""
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
@@ -266,7 +264,7 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
 
 
 def _contrast(many: Landscape, adult: Landscape) -> PaperClaim:
-    """Return how far the two tasks lie apart, at their longest training."""
+    """Return the claim on the distance between the two tasks, at their longest training."""
     longest = max(many.baselines), max(adult.baselines)
     apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",

@@ -1,4 +1,4 @@
-"""The figures of Negoescu et al. 2023, and what its text claims."""
+"""The figures of Negoescu et al. 2023, and the claims of its text."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +21,7 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 @dataclass(frozen=True)
 class _Figure(Item):
-    """A figure, made on its own; what several of them need is shared through files under `Context.runs`."""
+    """A figure, made on its own; results that several figures need are shared through files under `Context.runs`."""
 
     build: Callable[[Context], ItemResult]  # raises `NoDataError` if a data set is missing
 
@@ -70,7 +70,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
 
 
 def _settings(extent: Extent) -> Iterator[Any]:
-    """Yield all that is set for the sweeps and the simulations."""
+    """Yield all settings of the sweeps and the simulations."""
     for studies in CANDIDATES.values():
         for study in studies:
             own = study.in_form(extent)

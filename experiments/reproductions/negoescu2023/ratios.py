@@ -1,4 +1,4 @@
-"""Figure 3 of Negoescu et al. 2023: where the log ratios of Epsilon* are large, and where they are noisy."""
+"""Figure 3 of Negoescu et al. 2023: the thresholds at which the log ratios of Epsilon* are large, and noisy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

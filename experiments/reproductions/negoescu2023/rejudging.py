@@ -20,7 +20,7 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
     Parameters
     ----------
     published
-        What is published of the paper.
+        The published results of the paper.
     """
     return {"claims": claims_of_text([_again(one, published) for one in published.claims], [])}
 

@@ -31,7 +31,7 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What is simulated."""
+    """The settings of a simulation."""
 
     # How much larger the population's shape is than that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)
@@ -71,7 +71,7 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
     Parameters
     ----------
     settings, seed
-        What is simulated; seed of the samples: each separation and size has a random stream of its own.
+        The settings; the seed of the samples: each separation and size has a random stream of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []

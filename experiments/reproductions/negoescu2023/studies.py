@@ -1,10 +1,11 @@
 """The trained models of Negoescu et al. 2023, section 4.1, as points of two sweeps.
 
-What the paper states is kept: the splits; stochastic gradient descent with momentum 0.9 and learning rate 0.01;
-baselines without privacy that differ in their epochs; private models at epsilon 1, 3, 10 and 100 by an RDP accountant,
-with several clipping norms and batch sizes; and five repetitions on fixed data. What the paper does not state, or its
-published text has lost, is chosen here: delta, the epochs of private training, the batch size of baselines and the
-layers of the network for Adult. Every record is clipped by itself; the paper also tries 1 and 32 microbatches.
+Settings that the paper states are kept: the splits; stochastic gradient descent with momentum 0.9 and learning rate
+0.01; baselines without privacy that differ in their epochs; private models at epsilon 1, 3, 10 and 100 by an RDP
+accountant, with several clipping norms and batch sizes; and five repetitions on fixed data. Settings that the paper
+does not state, or its published text has lost, are chosen here: delta, the epochs of private training, the batch size
+of baselines and the layers of the network for Adult. Every record is clipped by itself; the paper also tries 1 and 32
+microbatches.
 """
 
 from dataclasses import dataclass, replace
@@ -62,7 +63,7 @@ class EpsilonStarStudy:
 
     @property
     def played(self) -> str:
-        """What is trained, in a sentence."""
+        """A description of the training, in a sentence."""
         private = len(self.epsilons) * len(self.clipping_norms) * len(self.batches)
         return (
             f"{self.model} on {self.records:,} records of {self.title} at {CLIENTS} clients, {self.test_records:,} "
@@ -156,12 +157,12 @@ PURCHASE = EpsilonStarStudy(
     EpsilonStarTask.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024),
     (10, 50, 100), 20, 1e-6,
 )  # fmt: skip
-"""Two thirds of the published 197,324 records are trained on; the paper had 311,540 records."""
+"""Two thirds of the published 197,324 records are training records; the paper had 311,540 records."""
 LOCATION = EpsilonStarStudy(
     EpsilonStarTask.PURCHASE, "Location-30 in place of Purchase-100", "location30", "dense-3x100", 3_340, 670, 1_000,
     (256, 1024), (10, 50, 100), 50, 1e-4,
 )  # fmt: skip
-"""Two thirds of the records are trained on, as in the paper; the others are test set and population sample."""
+"""Two thirds of the records are training records, as in the paper; the others are test set and population sample."""
 
 CANDIDATES = {EpsilonStarTask.PURCHASE: (PURCHASE, LOCATION), EpsilonStarTask.ADULT: (ADULT,)}
 """The studies that may be used for each task; that on the paper's own data set comes first."""

@@ -1,4 +1,4 @@
-"""What Negoescu et al. 2023 say in words beside their figures, and second looks at what does not hold."""
+"""Claims in the text of Negoescu et al. 2023 besides its figures, and second looks at those that do not hold."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from fl_audit.released_model.empirical_star import definition_ratios
 
 
 def theorem_2() -> PaperClaim:
-    """Return the mean Epsilon* of two kinds of models less that of their mixture, which Theorem 2 has as at least 0.
+    """Return the mean Epsilon* of two kinds of models minus that of their mixture, at least 0 by Theorem 2.
 
-    Half of the models leak nothing, the losses of the others are N(0, 1) for members and N(1, 1) for others.
+    Half of the models have no leak; the losses of the others are N(0, 1) for members and N(1, 1) for others.
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])
@@ -68,7 +68,7 @@ _SECOND_LOOKS = (
         "parametric form a bias of 2.3 nats and the empirical one 1.4; from 1,000 losses on the claim holds.",
     ),
 )  # fmt: skip
-"""The first that fits is taken."""
+"""Second looks, of which the first that matches is used."""
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
