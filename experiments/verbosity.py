@@ -91,7 +91,7 @@ def tell(line: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text without what would act on a terminal, such as control characters in the name of a file.
+    """Return a text without characters that would act on a terminal, such as control characters in the name of a file.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def printable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters as escapes, but for ends of lines and tabs.
+    """Return a text with its control characters as escapes, except for ends of lines and tabs.
 
     Examples
     --------
@@ -117,9 +117,10 @@ def _is_plain(one: str) -> bool:
 
 
 class PlainStream(io.TextIOBase):
-    """A text stream whose control characters, but for ends of lines and tabs, are written as escapes.
+    """A text stream whose control characters, except for ends of lines and tabs, are written as escapes.
 
-    Column names, labels and names of files come from other people, and a terminal would obey what stands in them.
+    Column names, labels and names of files come from other people, and a terminal would obey control characters in
+    them.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -132,7 +133,7 @@ class PlainStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write buffered text."""
         self._stream.flush()
 
     def isatty(self) -> bool:
@@ -148,7 +149,7 @@ class PlainStream(io.TextIOBase):
 
 
 def protect_terminal() -> None:
-    """Have nothing that is printed from now on act on the terminal, and have any encoding show it."""
+    """Keep all later output from acting on the terminal, and make it printable in any encoding."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or isinstance(stream, PlainStream):
@@ -160,12 +161,14 @@ def protect_terminal() -> None:
 
 
 def _readable(error: UnicodeError) -> tuple[str, int]:
-    """Return what stands for characters that an encoding lacks: a plain space or dash, or an escape."""
+    """Return the replacement of characters that an encoding lacks: a plain space or dash, or an escape."""
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
 
 
 def settle_flower() -> None:
-    """Keep Flower's log off the terminal, unless logs are wanted: what matters of it is raised or shown by the run."""
+    """Keep Flower's log off the terminal, unless logs are wanted: the run itself raises or shows the important
+    messages.
+    """
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

@@ -87,9 +87,7 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return the number of intervals with a number of a column beside them, and how many of these numbers lie
-    outside.
-    """
+    """Return the number of intervals with a number of a column beside them, and how many of those lie outside."""
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 

@@ -1,6 +1,4 @@
-"""Runs that tables and figures share: planned by settings, carried out unless they are finished, with their
-duration.
-"""
+"""Runs that tables and figures share: planned by settings, carried out unless finished, with their durations."""
 
 import multiprocessing
 import os

@@ -123,7 +123,7 @@ def _measured(federation: ClientFederation, way: Way, epsilon: float | None, tri
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without a guarantee DP-FedAvg and FedAdam are trained, the others being the same."""
+    """Yield the rows of all points; without a guarantee only DP-FedAvg and FedAdam, since the others are the same."""
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
         for way, epsilon in [*product(WAYS[:2], [None]), *private]:

@@ -1,4 +1,4 @@
-"""More knowledge only ever helps: adversaries who know more against those who know less, on the same trials.
+"""Comparison of adversaries on the same trials, which tests that more knowledge only ever helps.
 
 Both adversaries of a comparison look at the same federation with the same noise. What counts is the mean probability
 with which an adversary is right, given all that it knows.
@@ -48,7 +48,7 @@ class KnowledgeComparison(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What a comparison showed."""
+    """The result of a comparison."""
 
     comparison: KnowledgeComparison  # which
     # `more`, `less`: mean probability of being right of the one who knows more, and of the other.
@@ -58,7 +58,7 @@ class Compared(NamedTuple):
     refuted_high: float  # upper end of the interval that would prove that more knowledge hurts
 
     def problems(self) -> list[str]:
-        """Return what contradicts that more knowledge helps."""
+        """Return the contradictions to the claim that more knowledge helps."""
         one = self.comparison
         return [f"{one.more}: {one.name} hurts, by {self.difference.mean:.4f}"] if self.refuted_high < 0 else []
 
@@ -82,7 +82,7 @@ def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
 
 
 def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
-    """Play a federation once for each adversary, with the same seed, and compare what they believe.
+    """Play a federation once for each adversary, with the same seed, and compare their beliefs.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def knowledge_table(compared: list[Compared], trials: int) -> Table:
     Parameters
     ----------
     compared, trials
-        What was found, in how many trials.
+        The comparisons, and the number of trials.
     """
     title = f"What more knowledge is worth: probability of being right, {trials} trials, the same for both"
     columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")

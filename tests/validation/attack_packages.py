@@ -50,7 +50,7 @@ _SAME = 1e-6  # largest relative difference of scores that count as equal
 
 @dataclass(frozen=True)
 class Trained:
-    """What trained models say, as the packages are told."""
+    """The outputs of trained models, as inputs of the packages."""
 
     logits: Floats  # of the targets, shape (trials, targets, classes)
     labels: Integers  # of the targets, shape (targets,)
@@ -74,7 +74,7 @@ def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) 
     Parameters
     ----------
     data, trials, targets
-        Where records come from, twice as many as there are targets; numbers of models and of targets.
+        The source of records, twice as many as there are targets; numbers of models and of targets.
     steps, seed
         Number of steps, and the seed of records, coins and initial weights.
 
@@ -125,7 +125,7 @@ class PackageComparison:
 
 
 class Package(NamedTuple):
-    """A public package: its option on the command line, its script, and what is compared."""
+    """A public package: its option on the command line, its script, and its comparisons."""
 
     option: str
     title: str
@@ -150,7 +150,7 @@ def _shadow(model: AttackModel) -> Scores:
 
 
 def _changed_lira(median: bool = False, shared: bool = False, density: bool = False) -> Scores:
-    """LiRA as packages have it, by loops: medians for means, pooled squares over all values, the density of `out`."""
+    """Return scores of LiRA as in packages, by loops: medians for means, pooled squares, the density of `out`."""
     middle = np.median if median else np.mean
 
     def scores(trained: Trained) -> Floats:
@@ -232,7 +232,7 @@ class AttackRow:
 
     @property
     def problem(self) -> str | None:
-        """What contradicts the claims, if anything does."""
+        """The contradiction to the claims, if there is one."""
         name = f"{self.comparison.attack} beside {self.package}, {self.comparison.key}"
         if self.apart is not None and self.apart > _SAME:
             return f"{name}: scores differ by {self.apart:.2g}"
@@ -247,7 +247,7 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
     Parameters
     ----------
     package, comparison, trained, theirs
-        Its name, what it is compared in, the models and targets that both attack, and its scores.
+        The package's name, the comparison, the models and targets that both attack, and the package's scores.
     """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
@@ -270,12 +270,12 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
 def compare(
     trained: Trained, interpreters: Mapping[str, str | None], packages: Sequence[Package] = PACKAGES
 ) -> list[AttackRow]:
-    """Return the lines of all packages that there is an interpreter for.
+    """Return the lines of all packages with an interpreter.
 
     Parameters
     ----------
     trained, interpreters, packages
-        What the models say, interpreters by the package's option, None skips it, and which packages.
+        The outputs of the models; interpreters by the package's option, None skips it; and the packages.
     """
     rows = list[AttackRow]()
     for package in packages:

@@ -56,7 +56,7 @@ for w in range(trials):
         found[name][w] = -attack.compute_score_lira(phi[w, :, None], inside, out, option, fixed, middle)
 np.savez(sys.argv[2], **found)
 """
-"""tensorflow-empirical-privacy 0.1.0, without TensorFlow: LiRA from logits; there a member scores low."""
+"""tensorflow-empirical-privacy 0.1.0, without TensorFlow: LiRA from logits, where members score low."""
 
 ART_SCRIPT = """
 import sys

@@ -1,6 +1,6 @@
 """Kinds of breaches: federations that break their guarantee, each as a small value.
 
-A breach is another way to draw the noise, or to make the sum. Made-up and real federations read the same list.
+A breach is another way to draw the noise, or to compute the sum. Synthetic and real federations use the same list.
 """
 
 import math
@@ -30,7 +30,7 @@ from tests.validation.signal_breaches import (
 
 @dataclass(frozen=True)
 class NoiseRound:
-    """What a mechanism may use to draw the noise of one round."""
+    """The values from which a mechanism may draw the noise of one round."""
 
     normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (trials, parameters)
     # `number`, `rounds`: the round, and how many there are.
@@ -52,7 +52,7 @@ class NoiseRound:
         return np.clip(ndtr(self.own), 1e-16, 1 - 1e-16)
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Return a generator of the round beside the honest draws."""
+        """Return a generator of the round besides the honest draws."""
         return np.random.default_rng((self.key, self.number, purpose))
 
 
@@ -82,7 +82,7 @@ class Breach:
         return np.asarray(self.noise(at) * at.sigma[:, None])
 
     def altered(self, at: TargetRound, noise: Floats) -> Floats:
-        """Return what it makes of the noise of a round, (trials, parameters), given what the target contributes.
+        """Return the altered noise of a round, (trials, parameters), given the target's contribution.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ def _without_tensor(at: NoiseRound) -> Floats:
 
 
 def _rounded(step: float, *, absolute: bool = True) -> Noise:
-    """Put the noise on a grid: of a step of its own, or in units of the claimed noise."""
+    """Put the noise on a grid: with its own step, or in units of the claimed noise."""
 
     def noise(at: NoiseRound) -> Floats:
         unit = step / at.sigma[:, None] if absolute else step
@@ -189,12 +189,12 @@ def _signed(at: NoiseRound) -> Floats:
 
 
 def _of_one_length(at: NoiseRound) -> Floats:
-    """Bring the noise of every trial to the length that it has on average."""
+    """Scale the noise of every trial to its mean length."""
     return np.asarray(at.own * math.sqrt(at.own.shape[1]) / np.linalg.norm(at.own, axis=1, keepdims=True))
 
 
 def _standardised(at: NoiseRound) -> Floats:
-    """Bring every tensor to mean 0 and variance 1."""
+    """Scale every tensor to mean 0 and variance 1."""
     found, start = at.own.copy(), 0
     for size in at.sizes:
         part = found[:, start : start + size]
@@ -211,14 +211,14 @@ def _fresh_signs(source: Callable[[NoiseRound], Floats]) -> Noise:
 
 
 def _neighbours(at: NoiseRound) -> Floats:
-    """Return magnitudes that every second coordinate takes from the one before."""
+    """Return noise in which every second coordinate takes its magnitude from the one before."""
     found = at.own.copy()
     found[:, 1::2] = found[:, : 2 * (found.shape[1] // 2) : 2]
     return found
 
 
 def _shuffled(share: float, within: bool = False) -> Noise:
-    """Hold a share of the noise of the round before, shuffled over all places, or within tensors."""
+    """Keep a share of the noise of the round before, shuffled over all places, or within tensors."""
 
     def noise(at: NoiseRound) -> Floats:
         earlier = at.normals(1)
@@ -255,7 +255,7 @@ def _bare_bias(at: NoiseRound) -> Floats:
 
 
 def _varying(at: NoiseRound) -> Floats:
-    """Let the variance differ from round to round by a tenth, and be right on average."""
+    """Let the variance differ from round to round by a tenth, with the right mean."""
     scales = np.sqrt(1 + 0.1 * np.where(at.rng(10).random(len(at.own)) < 0.5, -1.0, 1.0))
     return np.asarray(at.own * scales[:, None])
 
@@ -378,4 +378,4 @@ BREACHES: tuple[Breach, ...] = (
     Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, trials=_LONG),
     *_OF_SIGNAL,
 )  # fmt: skip
-"""Every breach, and the tests that are to find it."""
+"""Every breach, and the tests that should find it."""

@@ -1,4 +1,4 @@
-"""Does a verdict find what it must? Every kind of breach, in made-up and in real federations, and which test finds it.
+"""Power of the verdict: every kind of breach, in synthetic and in real federations, with the tests that find it.
 
     python -m tests.validation.breaches [--runs 1000] [--real 20] [--only WORDS] [--out DIR]
 
@@ -55,11 +55,13 @@ class BreachStudy(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """How often the best of the tests that are made for it found it."""
+        """The number of runs in which the best of the breach's own tests found it."""
         return max(dict(self.by_test).get(str(name), 0) for name in self.breach.tests)
 
     def problems(self, least: float) -> list[str]:
-        """Return what contradicts the claims: a breach above its limit that is found in too small a share of runs."""
+        """Return the contradictions to the claims: a breach above its limit that is found in too small a share of
+        runs.
+        """
         if self.breach.below or self.found >= least * self.runs:
             return []
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
@@ -79,7 +81,7 @@ def _found_by(breach: Breach | OpenedBreach, measured: NoiseMeasurements) -> lis
 
 
 def synthetic_run(breach: Breach | OpenedBreach, number: int) -> NoiseMeasurements:
-    """Play a made-up run of a breach.
+    """Play a synthetic run of a breach.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Canary clients in one training: how much of the truth do they certify, and how often too much?
+"""Canary clients in one training: the share of the truth that they certify, and the rate of false certificates.
 
     python -m tests.validation.canary_clients [--quick]
 
@@ -11,8 +11,8 @@ certify less than .67, .81 and .88 of the truth with decoys: 20 directions a rou
 A second table sets the estimates of Andrew et al. 2023, from the final model and from all iterates, beside the truth,
 and beside what their formulas for the final model gave elsewhere.
 
-Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933):
-a training takes milliseconds, with the distribution that directions of 5000 numbers have.
+Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933): a
+training takes milliseconds, with the distribution of directions of 5000 numbers.
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ from fl_audit.privacy.gaussian import gdp_mu
 RUNS, QUICK_RUNS = 2000, 100
 CONFIDENCE = 0.95
 NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
-"""Share of the true mu of a round that so many canary clients must certify on average."""
+"""Share of the true mu of a round that the given numbers of canary clients must certify on average."""
 ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
-"""What the formulas of Andrew et al. gave in another program: the mean estimate and its lower bound, 5 repetitions."""
+"""Results of the formulas of Andrew et al. in another program: the mean estimate and its lower bound, 5 repetitions."""
 _DELTA, _ALARM = 1e-5, 1e-3
 
 
@@ -61,7 +61,7 @@ class Training:
 
     @property
     def claim(self) -> Claim:
-        """What the training guarantees."""
+        """The claim of the training."""
         events = gaussian_rounds(self.noise_multiplier, self.rounds)
         return Claim(Adjacency.ADD_REMOVE_CLIENT, events, _DELTA, 0.5, Accountant.GDP)
 
@@ -85,7 +85,7 @@ class Training:
 
 
 class CanaryLine(NamedTuple):
-    """What canary clients certified by one method."""
+    """The certificates of canary clients by one method."""
 
     training: Training  # the setting
     method: str  # by name
@@ -97,7 +97,7 @@ class CanaryLine(NamedTuple):
     needed: float | None  # what `share` must reach; None where nothing is asked
 
     def problems(self) -> list[str]:
-        """Return what contradicts the claims."""
+        """Return the contradictions to the claims."""
         name, found = f"{self.training.canaries} canary clients by {self.method}", []
         if self.held < binom.ppf(_ALARM, self.runs, CONFIDENCE):
             found.append(f"{name}: {self.held} of {self.runs} bounds hold")
@@ -107,7 +107,7 @@ class CanaryLine(NamedTuple):
 
 
 def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
-    """Return what the canaries of a training certify, by every method that knows mu.
+    """Return the certificates of the canaries of a training, by every method that knows mu.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
 
 
 def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[CosineFinding, CosineFinding]:
-    """Return what cosines of canaries say of a Gaussian training at an epsilon, at its end and of all 10 rounds.
+    """Return the findings by cosines of canaries on a Gaussian training at an epsilon, at its end and over 10 rounds.
 
-    500 directions of 20,000 numbers are all sent in every round, and as many are not.
+    Each round sends all 500 directions of 20,000 numbers, and as many are not sent.
     """
     rounds, dimension = 10, 20_000
     sent, unsent = draw.normal(size=(2, 500, dimension))

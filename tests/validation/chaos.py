@@ -1,4 +1,4 @@
-"""Kills and partitions of a cluster while runs go on: how many change a result, lose a batch, hang or leave anything.
+"""Kills and partitions of a cluster during runs: how many change a result, lose a batch, hang or leave anything.
 
     python -m tests.validation.chaos --out DIR [--kills 200] [--seed 0] [--minutes M]
 
@@ -10,7 +10,7 @@ number of batches drawn beforehand is finished, so that blows are spread over th
 is resumed, on a new cluster if need be, until it is finished; then it is held against the undisturbed run, played in
 one process.
 
-What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes on until there are so many kills.
+The counts are in DIR/chaos.jsonl, a line a run; the same command continues until there are enough kills.
 """
 
 import json
@@ -62,7 +62,7 @@ _FLOWERS_TURN = 4  # every so many runs are played by Flower's own command
 
 @dataclass
 class Outcome:
-    """What became of one run."""
+    """The outcome of one run."""
 
     number: int
     blows: list[tuple[str, int]] = field(default_factory=list)  # what befell it, and after how many finished batches
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def _finished(directory: Path) -> dict[str, int]:
-    """Return the finished batches of a run, and when each was written."""
+    """Return the finished batches of a run, with the time at which each was written."""
     found = {}
     for path in (directory / "challenger" / "batches").glob("batch-*"):
         with suppress(OSError):
@@ -85,16 +85,16 @@ def _finished(directory: Path) -> dict[str, int]:
 
 
 def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
-    """Play one run under blows until it is finished, and return what became of it and where it is.
+    """Play one run under faults until it is finished, and return its outcome and its directory.
 
-    A run whose head is killed goes on from a copy of its directory.
+    A run whose head is killed is continued from a copy of its directory.
 
     Parameters
     ----------
     number, around
         Number of the run, and where it is played, with what may befall that.
     place, draw
-        Where its configuration lies, and its directory will; what chooses what befalls it, and when.
+        The directory of its configuration and of the run; the generator that chooses the faults and their times.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -130,7 +130,7 @@ def _watched(
     seen: dict[str, int],
     draw: np.random.Generator,
 ) -> int:
-    """Watch a driver to its end, let blows fall when their time has come, and return its status."""
+    """Watch a driver to its end, inject faults when their time has come, and return its status."""
     moved = time.monotonic()
     while driver.poll() is None:
         now = _finished(run)
@@ -152,7 +152,7 @@ def _watched(
 
 
 def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
-    """Return how many files in some directories hold one of some secrets."""
+    """Return the number of files in some directories that hold one of some secrets."""
     count = 0
     for place in places:
         for path in place.rglob("*") if place.is_dir() else ():
@@ -175,7 +175,7 @@ def _is_identical(one: Path, other: Path) -> bool:
 
 @contextmanager
 def _ends_at_sigterm() -> Iterator[None]:
-    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are removed."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
@@ -184,13 +184,13 @@ def _ends_at_sigterm() -> Iterator[None]:
 
 
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
-    """Play runs until there are so many kills, or the time is over, and return what became of all of them.
+    """Play runs until there are enough kills, or the time is over, and return the outcomes of all.
 
     Parameters
     ----------
     out, kills, seed, minutes
-        Where the counts are kept, kills and partitions in all, what decides what befalls which run, and after how many
-        minutes no run begins.
+        The directory of the counts, the number of kills and partitions, the seed of the faults, and the minutes after
+        which no run begins.
 
     Raises
     ------

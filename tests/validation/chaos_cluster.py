@@ -1,4 +1,4 @@
-"""Where runs are played while processes are killed: on a cluster, whose hosts are cut off, too, and by `flwr run`."""
+"""Environments of runs during which processes are killed: a cluster, whose hosts are also cut off, and `flwr run`."""
 
 import os
 import signal
@@ -21,25 +21,26 @@ from tests.validation.network_hosts import Host
 
 WORKERS = 3
 _SECONDS_TO_VANISH = 40.0
-"""A host that is cut off learns that the run is over when it gives up its head, after `_NOTICING`."""
+"""Seconds after which a host that is cut off gives up its head, after `_NOTICING`, and learns that the run is over."""
 _NOTICING = {
     "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
     "grpc_client_keepalive_time_ms": 1000, "grpc_client_keepalive_timeout_ms": 5000,
     "gcs_rpc_server_reconnect_timeout_s": 20,
 }  # fmt: skip
-"""By itself Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
+"""By default Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
 to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
-long workers wait."""
+long workers wait.
+"""
 _ROOT = Path(__file__).resolve().parents[2]
 _SECONDS_TO_END = 180.0
-"""So long a run may go on by itself before its process counts as left over."""
+"""Seconds for which a run may go on by itself before its process counts as left over."""
 _BIN = Path(sys.executable).parent
 COMMAND = (sys.executable, "-P", "-c", "from fl_audit.experiments.cli.main import main; main()", "run")
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
 
 class InjectedFault(StrEnum):
-    """What befalls a run."""
+    """A fault that is injected into a run."""
 
     DRIVER = "driver killed"
     ACTOR = "client process killed"
@@ -51,7 +52,7 @@ class InjectedFault(StrEnum):
 
 
 class ChaosEnvironment(Protocol):
-    """Where runs are played, and what may befall it."""
+    """The environment of runs, and the faults that it can inject."""
 
     kinds: Sequence[InjectedFault]  # what may befall it
     environment: dict[str, str]  # of the commands that play runs
@@ -59,7 +60,7 @@ class ChaosEnvironment(Protocol):
     seconds_of_a_hang: float = 60.0
 
     def stand(self) -> None:
-        """Start what has died, and let hosts that were cut off back in."""
+        """Start processes that have died, and reconnect hosts that were cut off."""
 
     def command(self, config: Path, run: Path) -> list[str]:
         """Return the command that plays a run, or the rest of it.
@@ -71,16 +72,17 @@ class ChaosEnvironment(Protocol):
         """
 
     def strike(self, blow: InjectedFault, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it.
+        """Inject a fault, and return whether it had a victim.
 
         Parameters
         ----------
         blow, draw, driver
-            What happens, what chooses the victim, and the process that plays the run, or looks on while another does.
+            The fault, the generator that chooses the victim, and the process that plays the run, or looks on while
+            another does.
         """
 
     def left_of(self, driver: int) -> int:
-        """Return how many processes of a run that has ended are left, after a while."""
+        """Return the number of processes left by a finished run, after a while."""
 
     def is_over(self, status: int, run: Path) -> bool:
         """Return whether a run is finished.
@@ -88,7 +90,7 @@ class ChaosEnvironment(Protocol):
         Parameters
         ----------
         status, run
-            With which its command ended, and its directory.
+            The exit status of its command, and its directory.
         """
 
     def fall(self) -> None:
@@ -103,7 +105,7 @@ def _kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> boo
 
 
 class Cluster(ChaosEnvironment):
-    """A head and workers, each a `ray start` of its own; what has died is started again."""
+    """A head and workers, each a `ray start` of its own; dead ones are started again."""
 
     def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
         self._place, self._hosts = place, list(hosts)
@@ -119,7 +121,7 @@ class Cluster(ChaosEnvironment):
 
     @property
     def address(self) -> str:
-        """Of the head."""
+        """Address of the head."""
         return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
 
     def command(self, config: Path, run: Path) -> list[str]:
@@ -130,7 +132,9 @@ class Cluster(ChaosEnvironment):
         return status == 0
 
     def stand(self) -> None:
-        """Start what is not there: everything, if the head is not. Hosts that were cut off get their networks again."""
+        """Start what is missing: everything, if the head is missing. Hosts that were cut off get their networks
+        back.
+        """
         if self.head is None or self._is_dead(self.head) or not self._gcs():
             self.fall()
             self._starts += 1
@@ -193,7 +197,7 @@ class Cluster(ChaosEnvironment):
         return _kill_one(found, draw)
 
     def left_of(self, driver: int) -> int:
-        """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
+        """Return the number of client processes and helpers left by a finished driver, after a while."""
         _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
         is_alive = False
         with suppress(psutil.Error):
@@ -214,7 +218,7 @@ class Cluster(ChaosEnvironment):
 
 
 class FlowerCommand(ChaosEnvironment):
-    """The command and the SuperLink that it starts, with files of its own; the next command starts what has died.
+    """The command and the SuperLink that it starts, with files of its own; the next command restarts dead ones.
 
     Flower's command has one SuperLink a machine, on a port of its own: no other may run meanwhile.
     """
@@ -234,7 +238,7 @@ class FlowerCommand(ChaosEnvironment):
         self.environment = os.environ | own
 
     def stand(self) -> None:
-        """Do nothing: the command starts what it needs."""
+        """Do nothing, because the command starts what it needs."""
 
     def command(self, config: Path, run: Path) -> list[str]:
         size = f"num-supernodes={self._clients} client-resources-num-cpus=1"
@@ -256,16 +260,16 @@ class FlowerCommand(ChaosEnvironment):
         return _kill_one(found, draw)
 
     def left_of(self, driver: int) -> int:
-        """Return how many processes of a run that has ended are left, after a while, beside the SuperLink's own.
+        """Return the number of processes left by a finished run, after a while, besides the SuperLink's own.
 
-        A run goes on without its SuperLink, and without the command that looks on: its end is waited for.
+        A run goes on without its SuperLink, and without the command that looks on, so its end is waited for.
         """
         _until(lambda: not self._running("flwr-simulation"), _SECONDS_TO_END)
         _until(lambda: not self._of_the_run(), _SECONDS_TO_VANISH)
         return len(self._of_the_run())
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished; the command ends with 0 whatever becomes of the run."""
+        """Return whether a run is finished; the command ends with 0 whatever the result of the run."""
         return RunDirectory(run).summary.exists()
 
     def fall(self) -> None:
@@ -306,7 +310,7 @@ def _kill(process: psutil.Process) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started."""
+    """Kill a process and all its children."""
     for one in _below(process):
         _kill(one)
     with suppress(OSError):
@@ -315,7 +319,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is so, which is asked ten times a second, or the time is over."""
+    """Wait until a condition holds, which is tested ten times a second, or the time is over."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)

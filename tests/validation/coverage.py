@@ -1,13 +1,13 @@
-"""Is every confidence true that is printed? Nominal beside measured coverage, of every interval and bound.
+"""Coverage of every printed confidence: nominal beside measured coverage, of every interval and bound.
 
     python -m tests.validation.coverage [--quick] [--only TEXT] [--jobs N] [--out FILE.csv|FILE.json]
 
 For every interval and every bound of the report, the console, the summary, the reproduction pages and the Python API,
-runs are simulated whose truth is known. First 100 runs of each setting of a grid, and 400 more of the six worst, look
-for the settings that it covers worst; then the two worst are played 2,000 times each, with draws of their own. A line
-falls short where it covers less than is said by more than three standard errors, in these runs and in 20,000 others.
-Where no confidence is printed (`nominal` is "none") the coverage is measured all the same. The exit status is 1 where a
-printed confidence falls short. Takes about ten minutes of one core.
+runs are simulated whose truth is known. First 100 runs of each setting of a grid, and 400 more of the six worst, search
+for the settings with the worst coverage; then the two worst are played 2,000 times each, with draws of their own. A
+line falls short where it covers less than the printed confidence by more than three standard errors, in these runs and
+in 20,000 others. Where no confidence is printed (`nominal` is "none") the coverage is measured all the same. The exit
+status is 1 where a printed confidence falls short. The command takes about ten minutes of one core.
 """
 
 import math
@@ -164,12 +164,12 @@ STATEMENTS = (
         )
     ),
 )  # fmt: skip
-"""Everything that is printed with an interval or a bound; a test holds it against the source."""
+"""Everything that is printed with an interval or a bound; a test compares it with the source."""
 
 
 @dataclass(frozen=True)
 class CoverageLine:
-    """What was measured of a statement in one of its settings."""
+    """The measured coverage of a statement in one of its settings."""
 
     # `statement`, `setting`: which, and in which setting of how many.
     statement: str
@@ -195,18 +195,18 @@ class CoverageLine:
 
 
 def _covers(play: Play, draw: np.random.Generator) -> bool:
-    """Return whether one simulated run covers the truth, but for the last digits of a search."""
+    """Return whether one simulated run covers the truth, up to the last digits of a search."""
     low, high, truth = play(draw)
     return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
 
 
 def measured(statement: Statement, runs: int, search_runs: int) -> list[CoverageLine]:
-    """Return the lines of the settings that a statement covers worst, found with draws that are not counted.
+    """Return the lines of the settings with the worst coverage of a statement, found with draws that are not counted.
 
     Parameters
     ----------
     statement, runs, search_runs
-        Which statement, how often its worst settings are played, and how often every setting in the search for them.
+        The statement, the number of runs of its worst settings, and the number of runs of every setting in the search.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))

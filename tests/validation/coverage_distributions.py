@@ -36,7 +36,7 @@ CONFIDENCE = 0.95
 
 
 class PrintedStatement(NamedTuple):
-    """What one run printed, and the truth that it is about."""
+    """The statement that one run printed, and the true value."""
 
     low: float
     high: float
@@ -49,16 +49,17 @@ Axis = Sequence[Any] | dict[str, Any]
 
 
 def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]], Callable[..., Plays]]:
-    """Make of a function that plays a run one that returns plays at every point of a grid, by names that a label makes.
+    """Return a decorator that turns a function for one run into one for runs at every point of a grid, named by a
+    label.
 
-    What is made takes axes, too: those that were left open, or that stand in place of others.
+    The new function takes axes, too: those that were left open, or that replace others.
 
     Parameters
     ----------
     label
         Name of a setting, in which the values of the axes stand by their names.
     axes
-        What the function takes beside its source of randomness; a dictionary has words for the values.
+        The function's arguments besides its source of randomness; a dictionary has words for the values.
     """
 
     def of_function(play: Callable[..., PrintedStatement]) -> Callable[..., Plays]:
@@ -77,7 +78,7 @@ def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]]
 
 
 def at_least(low: float, truth: float) -> PrintedStatement:
-    """Return a bound from below as a statement.
+    """Return a lower bound as a statement.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def at_least(low: float, truth: float) -> PrintedStatement:
 
 
 _of_counts = over("n = {size}, rate {rate:g}", size=(1, 7, 20, 100, 1000), rate=(0.002, 0.03, 0.2, 0.5, 0.9, 0.995))
-"""Plays of so many trials, each of which succeeds with a probability."""
+"""Grid of runs with a number of trials, each of which succeeds with a probability."""
 
 
 @_of_counts
@@ -148,9 +149,7 @@ def bounded_means(draw: np.random.Generator, size: int, distribution: tuple[floa
 
 
 class _Pair(NamedTuple):
-    """A distribution of log-odds of D against D': normal of a mu, or a secret that is told outright with a
-    probability.
-    """
+    """A distribution of log-odds of D against D': normal with a mu, or a secret that is revealed with a probability."""
 
     mu: float
     told: float = 0.0
@@ -181,7 +180,7 @@ _PAIRS |= {f"told outright in {told:.0%}": _Pair(0.0, told) for told in (0.02, 0
 
 @over("{trials} trials, {pair}", pair=_PAIRS, trials=(2, 6, 30, 200))
 def of_log_odds(draw: np.random.Generator, pair: _Pair, trials: int, kind: str) -> PrintedStatement:
-    """Play what follows from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
+    """Play the estimates from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
     log_odds, bits = pair.draw(draw, trials)
     match kind:
         case "advantage":
@@ -201,7 +200,7 @@ def of_log_odds(draw: np.random.Generator, pair: _Pair, trials: int, kind: str) 
 
 @over("{trials} trials, mu {mu:g}, bin {place}", mu=(0.5, 1.0, 3.0, 5.0), trials=(10, 40, 300), place=(0, -1))
 def reliability(draw: np.random.Generator, mu: float, trials: int, place: int) -> PrintedStatement:
-    """Play the share of D in the bins of a reliability diagram, beside what the beliefs say of it."""
+    """Play the share of D in the bins of a reliability diagram, next to the beliefs."""
     bits = draw.random(trials) < 0.5
     log_odds = np.where(bits, 1, -1) * mu**2 / 2 + mu * draw.normal(size=trials)
     one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
@@ -210,7 +209,7 @@ def reliability(draw: np.random.Generator, mu: float, trials: int, place: int) -
 
 @over("{trials} trials, mu {mu:g}", mu=(0.1, 1.0, 4.0), trials=(1, 5, 20, 500))
 def largest_belief(draw: np.random.Generator, mu: float, trials: int, known: bool) -> PrintedStatement:
-    """Play the interval of the largest belief: of what is found where mu is known, else of its median."""
+    """Play the interval of the largest belief: of the found one where mu is known, else of its median."""
     log_odds = mu**2 / 2 + mu * draw.normal(size=trials)
     found = empirical_epsilon.belief_interval(log_odds, CONFIDENCE, mu if known else None)
     median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / trials))))

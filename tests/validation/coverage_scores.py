@@ -39,7 +39,7 @@ _Distribution = tuple[releases.CoinMechanism, float, float]  # a mechanism, the 
 
 
 def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanism:
-    """Return a mechanism whose scores are rounded: they tell no more, and have few values."""
+    """Return a mechanism whose scores are rounded: they reveal no more, and have few values."""
 
     def draw(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
         one, zero = mechanism.draw(rng, size)
@@ -50,7 +50,7 @@ def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanis
 
 @lru_cache(maxsize=10_000)
 def _bound(members: bytes, others: bytes, delta: float, method: BoundMethod) -> float:
-    """Return a bound, which follows from the scores alone: those of few values are often the same."""
+    """Return a bound, which follows from the scores alone: scores with few values often repeat."""
     return epsilon_lower_bound(np.frombuffer(members), np.frombuffer(others), delta, CONFIDENCE, method).epsilon
 
 
@@ -78,7 +78,7 @@ def lower_bounds(method: BoundMethod) -> Plays:
 
 @over("{size} + {size} trials, mu {mu:g}", size=(10, 50, 500), mu=(0.0, 0.1, 1.0))
 def readings_of_noise(draw: np.random.Generator, size: int, mu: float) -> PrintedStatement:
-    """Play the shift over spread that a black-box audit reads where the noise looks Gaussian."""
+    """Play the shift over spread that a black-box audit estimates where the noise looks Gaussian."""
     return at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
 
 
@@ -163,7 +163,7 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
     size=(20, 100, 1000), mu=(0.0, 0.1, 1.0, 3.0), is_graded={"in or out": False, "graded": True},
 )  # fmt: skip
 def slopes(draw: np.random.Generator, size: int, mu: float, is_graded: bool) -> PrintedStatement:
-    """Play the lower bound on how far normal scores grow with what is known of each."""
+    """Play the lower bound on how far normal scores grow with a known part of each."""
     parts = draw.random(size) * (draw.random(size) < 0.5) if is_graded else (draw.random(size) < 0.5) * 1.0
     scores = mu * parts + draw.standard_normal(size)
     return at_least(gaussian_slope(np.asarray(parts, dtype=np.float64), scores, CONFIDENCE).low, mu)
@@ -248,7 +248,7 @@ def rates_of_members(
     trial={f"{one[0]}, shadows {'apart' if one[1] else 'each other'}": one for one in releases.MADE_UP_AUDITS},
 )
 def rates_without_leak(draw: np.random.Generator, trial: tuple[str, bool], is_all: bool) -> PrintedStatement:
-    """Play every membership attack where nothing leaks: its AUC, or all four figures together.
+    """Play every membership attack without a leak: its AUC, or all four figures together.
 
     The four intervals hold together with the confidence, so that of the AUC errs by itself four times as rarely. An
     attack that says yes or no has no FPR as small as the two smallest, and its TPR is 0 there.
@@ -275,7 +275,7 @@ def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int
 
 @over("{size} + {size} losses, epsilon {epsilon:g}", size=(100,), epsilon=(0.0, 0.5, 2.0))
 def stars(draw: np.random.Generator, size: int, epsilon: float, method: StarMethod) -> PrintedStatement:
-    """Play the interval of Epsilon*: the truth is that of the distributions of the losses, whatever they are."""
+    """Play the interval of Epsilon*; the truth is that of the distributions of the losses, whatever they are."""
     members, others = (_response_losses(draw, epsilon, (size,), is_in) for is_in in (True, False))
     if method is StarMethod.EMPIRICAL:
         low, high = empirical_interval(members, others, 1e-3, confidence=CONFIDENCE)

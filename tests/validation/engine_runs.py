@@ -1,6 +1,6 @@
-"""Real federations on the local engine, honest and broken: the training, the clients and the insider as they are.
+"""Real federations on the local engine, honest and broken, with the usual training, clients and insider.
 
-A breach is a small value: another strategy that noises the sums in its own way, or other clients.
+A breach is a small value: another strategy that adds noise to the sums in its own way, or other clients.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ _TRIALS = (2, 5, 20, 60, 200)
 
 
 def _of_clients(**privacy: str) -> dict[str, dict[str, Any]]:
-    """Return changes that make clients the unit, who train by themselves."""
+    """Return changes that make clients the unit and let them train by themselves."""
     local = {"local-steps": 1, "local-batch": 10, "local-learning-rate": 0.1}
     training = {"strategy": "dp-fedavg", "learning-rate": 1.0} | local
     return {"training": training, "privacy": {"adjacency": "add-remove-client"} | privacy}
@@ -104,7 +104,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
     Parameters
     ----------
     count, directory, seed
-        How many, where the nasty records are written, and a number: another one gives other plans.
+        The number of plans, the path of the nasty records, and a number: another one gives other plans.
     """
     nasty = directory / "nasty.npz"
     _write_nasty_records(nasty)
@@ -127,19 +127,19 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
 
 def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> NoiseMeasurements:
-    """Play a run that is thrown away, in one thread, and return what the insider measured.
+    """Play a temporary run, in one thread, and return the insider's measurements.
 
     Parameters
     ----------
     plan, parties
-        What to play, and who plays.
+        The plan, and the programs of the parties.
     """
     torch.set_num_threads(1)
     return measured_in(played(plan, parties).run)
 
 
 def parties_of(breach: Breach) -> Parties:
-    """Return the parties of a real federation that breaks its guarantee so."""
+    """Return the parties of a real federation with a breach."""
     if breach.unclipped or breach.clip != 1:
         # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
         return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
@@ -168,7 +168,7 @@ def parties_of(breach: Breach) -> Parties:
 
 
 def _target_of(public: Federation, models: Tensor, members: Flags, number: int, key: int) -> TargetRound:
-    """Return what the target contributes to a round of a real federation."""
+    """Return the target's contribution to a round of a real federation."""
 
     def sides(factor: float) -> tuple[Floats, Floats]:
         wider = FixedClipping(factor * public.mechanism.clipping_norm)
@@ -185,7 +185,7 @@ def _target_of(public: Federation, models: Tensor, members: Flags, number: int, 
 
 
 def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
-    """Return an app whose clients clip at so many times the norm: one that is neither victim nor insider, or all."""
+    """Return an app whose clients clip at a multiple of the norm: one that is neither victim nor insider, or all."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]

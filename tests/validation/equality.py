@@ -1,4 +1,4 @@
-"""Digests of every number that fixed seeds give, to show that a change of structure changes no result.
+"""Digests of every number that fixed seeds give, which show that a change of structure changes no result.
 
     python -m tests.validation.equality record before.json
     python -m tests.validation.equality record after.json
@@ -27,7 +27,7 @@ from tests.validation.equality_cases import AUDITS, ON_RAY, OTHERS
 
 RENAMES = Path(__file__).with_name("renames.json")
 _NOT_COMPARED = ("timing", "versions", "provenance", "looks", "seconds", "memory")
-"""Parts of a key that stand for how a run was carried out, and not for what came out."""
+"""Parts of a key for values that depend on how a run was carried out, and not on its results."""
 
 Digests = dict[str, str]
 
@@ -58,7 +58,7 @@ def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
     Parameters
     ----------
     file, only, with_ray
-        Where the digests go, a text that the names of the cases have to contain, and whether Ray is started.
+        The file of the digests, a text that the names of the cases have to contain, and whether Ray is started.
     """
     torch.set_num_threads(1)
     cases: dict[str, Callable[[Path], Any]] = {**AUDITS, **OTHERS, **(ON_RAY if with_ray else {})}
@@ -92,7 +92,7 @@ def _digest(column: "pd.Series[Any]") -> str:
 
 
 def _numbers(values: Any) -> Digests:
-    """Return each number and verdict of nested values by its path: the text that gives it back to the last bit."""
+    """Return each number and verdict of nested values by its path, as the text that reproduces it to the last bit."""
     return {
         place: repr(value)
         for place, value in _flat(values)
@@ -123,7 +123,7 @@ def read_renames() -> dict[str, str]:
 def differences(
     old: Mapping[str, Digests], new: Mapping[str, Digests], renames: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return a line for each digest that differs or stands in one of two records alone.
+    """Return a line for each digest that differs or is in only one of two records.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def differences(
 
 
 def _renamed(key: str, renames: Mapping[str, str]) -> str:
-    """Return a key with the new name in the place of each part that was renamed; the longest old names go first."""
+    """Return a key with its renamed parts replaced by their new names; the longest old names go first."""
     for name in sorted(renames, key=len, reverse=True):
         key = key.replace(name, renames[name])
     return key

@@ -93,7 +93,7 @@ def _audit(changes: Changes, engine: Engine, directory: Path) -> Any:
 
 
 def _convolutional(directory: Path) -> Any:
-    """Play an audit of a convolutional network on made-up pictures."""
+    """Play an audit of a convolutional network on synthetic images."""
     draw = np.random.default_rng(0)
     path = directory.parent / "pictures.npz"
     np.savez(path, x=draw.random((120, 1, 28, 28), np.float32), y=np.arange(120) % 10)
@@ -112,11 +112,11 @@ ON_RAY: dict[str, Play] = {
     f"{name}, on Ray": partial(_audit, {**_SETTINGS, **MECHANISMS}[name], Engine.RAY)
     for name in ("identifiability", "distributed")
 }
-"""Two of them on Ray."""
+"""Two of the audits on Ray."""
 
 
 def _made_up_results(_: Path) -> Any:
-    """Audit a claim with made-up trials: a Gaussian shift that is twice as large as claimed."""
+    """Audit a claim with synthetic trials: a Gaussian shift that is twice as large as claimed."""
     random = np.random.default_rng(0)
 
     def play(_kind: str, _first: int, count: int) -> tuple[Transcripts, np.ndarray[Any, Any]]:
@@ -160,7 +160,7 @@ def _review(directory: Path) -> Any:
 
 
 def _live(directory: Path) -> Any:
-    """Judge the canaries of 20 rounds of a made-up training with a tenth of the noise."""
+    """Judge the canaries of 20 rounds of a synthetic training with a tenth of the noise."""
     size, directions, coins = 650, 11, 12
     watch = TrainingObserver(directory, directions, 1, TrainingTerms("add-remove-client", 1.0, 20), 1e-5)
     draw, model = np.random.default_rng(0), np.zeros(size)

@@ -1,4 +1,4 @@
-"""What Flower's own differential privacy holds of its guarantee: `python -m tests.validation.flower_mechanisms`.
+"""The guarantees of Flower's own differential privacy in use: `python -m tests.validation.flower_mechanisms`.
 
 Every wrapper is held to what its documentation says, first in the use for which the guarantee holds by its own words,
 then in uses that are common and not covered. A row that is `violated` in the second part is no defect of the wrapper
@@ -36,7 +36,7 @@ _LOCAL_DELTA = 1e-5
 
 
 class Use(NamedTuple):
-    """One way to use a mechanism, and the guarantee that somebody would expect to have."""
+    """One use of a mechanism, and the guarantee that a user would expect."""
 
     mechanism: str  # name of the wrapper or modifier
     use: str  # in words

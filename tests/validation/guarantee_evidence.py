@@ -1,4 +1,4 @@
-"""What a combination of a mechanism's parts showed: against exact theory, or by scores where there is none."""
+"""Evidence on a combination of a mechanism's parts: against exact theory, or by scores where there is none."""
 
 import math
 from dataclasses import dataclass
@@ -26,14 +26,16 @@ from fl_audit.verdict.of_run import measured_in
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
 _LEAST_SHARE, _LARGEST_SHARE, _FROM_EPSILON = 0.8, 1.02, 0.5
-"""Where a lower bound has to lie, over epsilon: one of 95 % confidence lies over it in 5 % of runs, by little."""
+"""Range of a lower bound over epsilon, and the epsilon from which it applies: a bound of 95 % confidence slightly
+exceeds epsilon in 5 % of runs.
+"""
 _SAME_EPSILON = 1e-9  # largest relative difference of two accountants that count the same
 _GENERATOR_SEED = 5
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What any combination shows."""
+    """The evidence on any combination."""
 
     # From beliefs, or, where there are only scores, of guessing by their sign, counted.
     advantage: float
@@ -50,7 +52,7 @@ class _Shown:
 
 @dataclass(frozen=True)
 class ShownLoss(_Shown):
-    """What a combination showed whose log-odds are the exact likelihood ratio."""
+    """The evidence on a combination whose log-odds are the exact likelihood ratio."""
 
     theory: str  # what it was held against, in words
     scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
@@ -69,7 +71,7 @@ class ShownLoss(_Shown):
         return None if exact is None else (self.advantage - exact) / self.advantage_error
 
     def p_values(self) -> dict[str, float]:
-        """Return the p-value of everything that was tested, by name."""
+        """Return the p-value of every test, by name."""
         of_z = None if self.advantage_z is None else 2 * float(norm.sf(abs(self.advantage_z)))
         found = {
             "scores": self.scores_p,
@@ -80,7 +82,7 @@ class ShownLoss(_Shown):
         return {name: p for name, p in found.items() if p is not None}
 
     def problems(self) -> list[str]:
-        """Return what no p-value says: a lower bound that is far under epsilon, or over it."""
+        """Return problems without a p-value: a lower bound that is far under epsilon, or over it."""
         if self.epsilon <= _FROM_EPSILON or _LEAST_SHARE <= self.share <= _LARGEST_SHARE:
             return []
         return [f"the lower bound is {self.share:.0%} of epsilon {self.epsilon:.3g}"]
@@ -88,7 +90,7 @@ class ShownLoss(_Shown):
 
 @dataclass(frozen=True)
 class Scored(_Shown):
-    """What a combination showed whose insider has scores, and no likelihood ratio."""
+    """The evidence on a combination whose insider has scores, and no likelihood ratio."""
 
     # `advantage_low`, `advantage_high`: the interval of the advantage of guessing by the sign of the score.
     advantage_low: float
@@ -103,11 +105,11 @@ class Scored(_Shown):
     epsilon_of_clients: float  # largest of what they guarantee by the accountant of the guarantee
 
     def p_values(self) -> dict[str, float]:
-        """Return the p-value of everything that was tested, by name."""
+        """Return the p-value of every test, by name."""
         return {"advantage over the most that is claimed": self.advantage_p}
 
     def problems(self) -> list[str]:
-        """Return what no p-value says: a lower bound over epsilon, or accountants that do not count the same."""
+        """Return problems without a p-value: a lower bound over epsilon, or accountants that do not agree."""
         found = []
         if self.lower_bound > self.epsilon:
             found.append(f"the lower bound {self.lower_bound:.3g} is over epsilon {self.epsilon:.3g}")
@@ -122,12 +124,12 @@ Evidence = ShownLoss | Scored  # what a combination that is offered showed
 
 
 def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
-    """Return what a run showed.
+    """Return the evidence of a run.
 
     Parameters
     ----------
     plan, contents
-        What was to be done, and the finished run.
+        The plan, and the finished run.
     """
     return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
 
@@ -185,10 +187,10 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
 
 
 def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
-    """Return what the log-odds of a run are to be held against, from the sensitivities that it really had.
+    """Return the theory for the log-odds of a run, from the sensitivities that it really had.
 
-    These are releases whose log-odds have a distribution that is known exactly, None where only the scores of single
-    rounds do, and which they are, in words.
+    The first part is releases whose log-odds have an exactly known distribution, None where only the scores of single
+    rounds do; the second describes them in words.
     """
     assert plan.guarantee is not None, "every combination guarantees something"
     mechanism, threat_model, events = plan.public.mechanism, plan.public.threat_model, plan.guarantee.claim.events
@@ -220,7 +222,9 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, .
 
 
 def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:
-    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, brought to one uniform distribution."""
+    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, transformed to one uniform
+    distribution.
+    """
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
         log_odds_distribution(events, adjacency, truth).uniforms(run.log_odds[given], draw)

@@ -6,7 +6,8 @@ contribution is clipped. So a unit that comes or goes always changes a sum by th
 replaced by its twin by twice that, and always in the same direction: the sensitivities are the largest that the
 guarantee allows, in every round and every trial, while the models move.
 
-Clients that train by DP-SGD have no exact theory. They train on the same records, in fewer rounds, for Opacus is slow.
+Clients that train by DP-SGD have no exact theory. They train on the same records, in fewer rounds, because Opacus is
+slow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,9 @@ CLIENTS, ROUNDS = 6, 8
 _FEATURES, _TWINS = 8, 30
 _CLIPPING = 1e-4
 _STEP = 0.03
-"""Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
+"""Step of the server over the clipping norm: with a larger one, models are so sure of some record that it moves them
+less.
+"""
 
 _RATE = _STEP / _CLIPPING
 STRATEGY: dict[str, Sections] = {
@@ -75,7 +78,7 @@ _OPTIMIZERS: dict[str, Sections] = {
     "adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
 }
 RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
-"""What is shown of a release, and what becomes of it."""
+"""The adversary's view of a release, and the server's optimizer."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Combination:
         return self == self.usual
 
     def sections(self) -> tuple[Sections, ...]:
-        """Return what the parts set in a configuration."""
+        """Return the settings of the parts in a configuration."""
         mechanism = (
             STRATEGY[self.strategy],
             PARTICIPATION[self.participation],
@@ -122,7 +125,7 @@ class Combination:
 
 
 ADJACENCIES = tuple(one for one in Adjacency if one.unit is not Unit.USER)
-"""Of records and clients; the mechanisms of users are those of records, and are tested with users in
+"""Relations of records and clients; the mechanisms of users are those of records, and are tested with users in
 tests/federation.
 """
 
@@ -139,10 +142,10 @@ COLUMNS = {
 
 
 def combinations() -> Iterator[Combination]:
-    """Return all combinations, those that are refused among them.
+    """Return all combinations, including refused ones.
 
-    What becomes of a release changes nothing of its distribution, so it varies by itself, for every strategy, relation
-    and noise.
+    View and optimizer do not change the distribution of a release, so they vary separately, for every strategy,
+    relation and noise.
     """
     for strategy, adjacency in product(STRATEGY, ADJACENCIES):
         for clipping, participation, noise, adversary in product(CLIPPING, PARTICIPATION, NOISE, ADVERSARY):
@@ -152,7 +155,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
-    """Return combinations in few rows: of each part a set of values, all of which go with all of the other parts.
+    """Return combinations in few rows: for each part a set of values, all of which go with all of the other parts.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
 
 
 def is_repetition(plan: AuditPlan) -> bool:
-    """Return whether an adversary is to know the noise of clients where these add none: that is `client` once more."""
+    """Return whether an adversary knows the noise of clients where these add none, which repeats `client`."""
     return plan.public.threat_model.colluders > 0 and not plan.public.mechanism.clients_add_noise
 
 
@@ -189,9 +192,9 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
     Parameters
     ----------
     combination, records, trials, seed
-        Which combination, the file that `write_records` wrote, the number of trials, and the challenger's seed.
+        The combination, the file that `write_records` wrote, the number of trials, and the challenger's seed.
     target
-        What is claimed, such as `{"epsilon": 2.0}`.
+        The target, such as `{"epsilon": 2.0}`.
 
     Raises
     ------
@@ -223,7 +226,7 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
 
 
 def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
-    """Return a unit and its twin outside D; None where a unit comes or goes, any of which will do."""
+    """Return a unit and its twin outside D; None where a unit is added or removed, for which any unit will do."""
     adjacency = config.privacy.adjacency
     if adjacency.relation is Relation.ADD_REMOVE:
         return None
@@ -249,7 +252,7 @@ def _twin(split: Split, index: int) -> int | None:
 
 
 def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
-    """Return a client of one record, and the number of the stand-in that is its twin."""
+    """Return a client of one record, and the number of its twin, which replaces it."""
     shards = load_federation(resolve(config, NeighbourPair(0, 0)).public).shards
     for number in range(100 * _TWINS):
         drawn = int(stand_in_shard(split.outside, 1, config.data.seed, number)[0])

@@ -1,14 +1,13 @@
-"""Every guarantee that a federation can guarantee, held against exact theory.
+"""Validation of every guarantee of a federation against exact theory.
 
     python -m tests.validation.guarantees [--quick] [--trials N] [--seed N] [--only TEXT]
 
-One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and what may
-become of a release. Those that are refused are there with the reason. Those that are offered are played, and the
-log-odds, the advantage, the measured noise and the lower bound on epsilon are held against what exact theory says of
-them (`guarantee_settings` says why it applies). Of clients that train by DP-SGD there is no likelihood ratio: what
-scores show must not exceed the guarantee, and the accountant of Opacus, which every client keeps, must agree with ours.
-All p-values together are corrected by Holm's method; the exit status is 1 where one is under .01 after that, or where a
-lower bound falls short.
+One table has every combination of strategy, adjacency, clipping, participation, noise and adversary, and of view and
+optimizer. Refused ones are listed with the reason. The others are played, and the log-odds, the advantage, the measured
+noise and the lower bound on epsilon are compared with exact theory (`guarantee_settings` says why it applies). For
+clients that train by DP-SGD there is no likelihood ratio: bounds from scores must not exceed the guarantee, and the
+accountant of Opacus, which every client keeps, must agree with ours. All p-values together are corrected by Holm's
+method; the exit status is 1 where one is under .01 after that, or where a lower bound falls short.
 
 Trials are independent repetitions of the federation, so a run falls into audits of ten trials each (of four where
 clients train by DP-SGD), and each gets the verdict that a run of these trials alone would get. A verdict is to be
@@ -81,7 +80,7 @@ QUICK = (
 
 @dataclass(frozen=True)
 class CombinationRow:
-    """A combination with what it showed, or why it is refused; and how long that took, in seconds."""
+    """A combination with its evidence, or the reason why it is refused; and the time in seconds."""
 
     combination: Combination
     found: Evidence | None
@@ -91,7 +90,7 @@ class CombinationRow:
 
     @property
     def violated(self) -> int:
-        """How many audits accuse it."""
+        """Number of audits that accuse it."""
         return self.verdicts.count(Verdict.VIOLATED)
 
     @property
@@ -101,12 +100,12 @@ class CombinationRow:
 
 
 def _is_by_trial(table: pd.DataFrame | None) -> bool:
-    """Return whether a table has rows of trials; tallies are of all of them, and cannot be cut."""
+    """Return whether a table has rows of trials; tallies are totals over all trials, and cannot be cut."""
     return table is not None and "trial" in table
 
 
 def _audits_of(run: FinishedRun, trials: int) -> Iterator[FinishedRun]:
-    """Cut a run into runs of so many trials each; what is left over is left out."""
+    """Cut a run into runs of a number of trials each, without the remainder."""
     numbers = run.tables.trials["trial"].to_numpy()
     tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
     for start in range(0, len(numbers) - trials + 1, trials):
@@ -128,12 +127,12 @@ def verdict_of(run: FinishedRun) -> Verdict:
 
 
 def study(combination: Combination, records: Path, trials: int, seed: int) -> CombinationRow | None:
-    """Play a combination, or find out why it is refused.
+    """Play a combination, or return why it is refused.
 
     Parameters
     ----------
     combination, records, trials, seed
-        Which combination, the data, as `write_records` writes it, the number of trials, and the challenger's seed.
+        The combination, the data, as `write_records` writes it, the number of trials, and the challenger's seed.
 
     Returns
     -------
@@ -181,7 +180,7 @@ def _corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, f
 
 
 def problems(rows: Sequence[CombinationRow]) -> list[str]:
-    """Return what contradicts theory, all tests together at level `ALARM`."""
+    """Return the contradictions to theory, all tests together at level `ALARM`."""
     found_wrong = [
         f"{name} contradicts theory, p {p:.2g}, corrected {after:.2g}"
         for name, p, after in _corrected_tests(rows)
@@ -194,7 +193,7 @@ def problems(rows: Sequence[CombinationRow]) -> list[str]:
 
 
 def _in_short(rows: Sequence[CombinationRow]) -> str:
-    """Return what is nearest to contradicting theory, in a few lines."""
+    """Return the results that are closest to contradicting theory, in a few lines."""
     tests, found = _corrected_tests(rows), [row.found for row in rows if row.found is not None]
     if not tests:
         return "nothing was played"
@@ -252,13 +251,13 @@ def _table(title: str) -> Table:
 
 
 def _refused(rows: Sequence[CombinationRow]) -> list[CombinationRow]:
-    """Return what is refused, but not what becomes of a release where the release itself is refused."""
+    """Return refused combinations, but not their views and optimizers where the release itself is refused."""
     found = {row.combination: row for row in rows if row.found is None}
     return [row for one, row in found.items() if one.is_usual or one.usual not in found]
 
 
 def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
-    """Return what a part of a refused combination may be, in the order of its table."""
+    """Return the possible values of a part of a refused combination, in the order of its table."""
     return "any" if len(values) == len(every) > 1 else "; ".join(value for value in every if value in values)
 
 
@@ -287,12 +286,12 @@ def _cells(found: Evidence) -> tuple[str, ...]:
 
 
 def reasons(rows: Sequence[CombinationRow]) -> list[str]:
-    """Return why combinations are refused, each reason once."""
+    """Return the reasons for refusing combinations, each once."""
     return list(dict.fromkeys(row.reason for row in _refused(rows)))
 
 
 def _study_all(console: Console, chosen: Iterable[Combination], trials: int, seed: int) -> list[CombinationRow]:
-    """Study combinations one after the other, saying which.
+    """Study combinations one after the other, printing their names.
 
     The seeds of runs follow from the names of combinations, so that one more changes nothing for the others.
     """

@@ -1,4 +1,4 @@
-"""Mechanisms whose epsilon is known exactly, and which lower bounds on it hold for them.
+"""Mechanisms whose epsilon is known exactly, and the lower bounds on it that hold for them.
 
 Each draws outputs under D and under D', and scores them with the exact log-likelihood ratio.
 """
@@ -31,7 +31,7 @@ class KnownMechanism:
 
 
 def noise() -> KnownMechanism:
-    """Return scores that tell nothing: epsilon is 0."""
+    """Return scores without any information: epsilon is 0."""
     return KnownMechanism(
         "pure noise", lambda delta: 0.0, lambda rng, n: (rng.standard_normal(n), rng.standard_normal(n)), _GAUSSIAN
     )

@@ -1,4 +1,4 @@
-"""The audit of one training on three strategies of the hospitals' app, in this process: how often each is violated.
+"""Validation of the audit of one training on three strategies of the hospitals' app, in this process.
 
     python -m tests.validation.live_strategies [--repetitions N]
 
@@ -28,7 +28,7 @@ from fl_audit.verdict.verdict import Verdict
 
 
 class Case(NamedTuple):
-    """A strategy and what becomes of it."""
+    """A strategy and its expected verdict."""
 
     name: str  # in words
     # `rounds`, `canaries`: of a training.
@@ -50,7 +50,7 @@ CASES = (
 
 
 def _play(case: Case, place: Path, coins: int) -> tuple[LiveFinding | None, float]:
-    """Return what the canaries of one training say, None without canaries, and the accuracy of its model.
+    """Return the finding on the canaries of one training, None without canaries, and the accuracy of its model.
 
     `place` is the directory of the hospitals' shards, in which a training has one of its own, `coins` the seed of the
     coins.

@@ -1,5 +1,4 @@
-"""The distribution of the insider's innovations on real data, with the insider as it is and with three insiders that
-are wrong.
+"""Distribution of the insider's innovations on real data, with the usual insider and with three faulty ones.
 
     python -m tests.validation.llr_distribution [--data-dir DIR] [--trials N] [--wrong-trials N] [--only NAME]
 
@@ -44,11 +43,13 @@ from fl_audit.verdict.innovations import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[LoadedFederation, list[Hypotheses], Tensor], Floats]
-"""Weighs a release, (trials,), under the hypotheses of its round, which stand last, after those of the round before."""
+"""A function that computes log-likelihood ratios of a release, (trials,), under the hypotheses of its round, which are
+the last, after those of the round before.
+"""
 
 
 class LlrCheckResult(NamedTuple):
-    """What the check said of one insider in one setting."""
+    """The check of one insider in one setting."""
 
     insider: str  # which insider
     check: InnovationCheck  # the check of its innovations
@@ -96,7 +97,7 @@ def study(
     plan, wrong_trials
         The setting, and how many trials the wrong insiders read, for which its releases are kept; None means all.
     directory, progress
-        Where the run goes, which must be new, and what shows how far the run is.
+        The directory of the run, which must be new, and the progress display of the run.
     """
     kept = min(plan.config.audit.trials, wrong_trials or plan.config.audit.trials)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
@@ -113,7 +114,7 @@ def study(
 
 
 def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation) -> dict[str, Floats]:
-    """Return the increments (trials, rounds) that wrong insiders find in the stored releases."""
+    """Return the increments (trials, rounds) that faulty insiders compute from the stored releases."""
     torch.set_num_threads(federation.public.threads)
     batches = []
     for path in sorted((directory / "public").glob("releases-*")):
@@ -126,7 +127,7 @@ def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation)
 
 
 def _shown(setting: str, plan: AuditPlan, results: list[LlrCheckResult], console: Console) -> list[str]:
-    """Print the table of a setting, and return what contradicts the distribution."""
+    """Print the table of a setting, and return the contradictions to the distribution."""
     assert plan.guarantee is not None, "every setting of the study makes a guarantee"
     trials, bound = plan.config.audit.trials, plan.guarantee.advantage_bound_exact
     error, is_limit = math.sqrt((1 - bound**2) / trials), plan.public.mechanism.is_private_release

@@ -1,4 +1,4 @@
-"""Made-up releases whose exact trade-off is known, and every attack of the membership audit on them.
+"""Synthetic releases whose exact trade-off is known, and every attack of the membership audit on them.
 
 A release tells of each target of each trial one number, which stands for the model's confidence in the record. Nothing
 is trained, so that thousands of trials take seconds, and what an attacker can reach at most is known in closed form.
@@ -31,7 +31,7 @@ _LOSSES_LEARNT = 300  # losses of members that are enough to learn their distrib
 
 @dataclass(frozen=True)
 class CoinAnswers:
-    """What the models of all trials say."""
+    """The outputs of the models of all trials."""
 
     confidences: Floats  # on the scale of log-odds: of the targets, shape (trials, targets)
     wrong: Floats  # of the targets with a wrong value of an attribute, which no coin moves; same shape
@@ -51,7 +51,7 @@ class CoinAnswers:
 
 @dataclass(frozen=True)
 class CoinMechanism:
-    """A mechanism that tells of each coin by itself."""
+    """A mechanism that releases each coin separately."""
 
     name: str  # for people
     tell: Callable[[np.random.Generator, Flags], Floats]  # draws what is told of the coins (trials, targets)
@@ -59,12 +59,12 @@ class CoinMechanism:
     auc: float  # the area under it
 
     def release(self, draw: np.random.Generator, trials: int, targets: int, shared: float = 0.0) -> CoinAnswers:
-        """Return what is told, moved by a place of each record's own.
+        """Return the release, moved by a place of each record's own.
 
         Parameters
         ----------
         draw, trials, targets
-            What draws coins, places and noise; numbers of trials and of targets, at least 1.
+            The generator of coins, places and noise; numbers of trials and of targets, at least 1.
         shared
             Standard deviation of a shift of all of a trial's confidences together: it makes records of one trial
             depend on each other and tells nothing of any coin.
@@ -79,7 +79,7 @@ class CoinMechanism:
 
 
 def gaussian_mean(mu: float) -> CoinMechanism:
-    """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
+    """Return a mechanism that releases N(mu coin, 1), with a Gaussian trade-off (Dong, Roth & Su 2022, section 2.2).
 
     At mu = 0 nothing depends on the coins.
     """
@@ -92,7 +92,9 @@ def gaussian_mean(mu: float) -> CoinMechanism:
 
 
 def randomised_response(epsilon: float) -> CoinMechanism:
-    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP."""
+    """Return a mechanism that reports coins rightly with probability e^epsilon / (1 + e^epsilon): the worst under pure
+    DP.
+    """
     up = np.exp(epsilon)
     return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}",
@@ -103,7 +105,7 @@ def randomised_response(epsilon: float) -> CoinMechanism:
 
 
 def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
-    """Return randomised response that tells a coin outright, and says so, with probability delta.
+    """Return randomised response that reveals a coin, and says so, with probability delta.
 
     No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath 2017, section 3).
 
@@ -128,7 +130,9 @@ def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
 
 
 Attack = Callable[[CoinAnswers, Flags | None], Floats]
-"""Scores (trials, targets) from a release and the trials that may serve as shadows: all others, if None."""
+"""A function that returns scores (trials, targets) from a release and the trials that may serve as shadows: all others,
+if None.
+"""
 
 
 def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
@@ -136,7 +140,7 @@ def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
 
 
 def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """LiRA that asks in several ways: the other answers are the first with noise, which tells no more of the coin."""
+    """Return scores of LiRA with several queries: the other answers are the first with noise, and reveal no more."""
     noise = np.random.default_rng(0).normal(size=(*release.confidences.shape, _QUERIES))
     noise[..., 0] = 0.0
     return lira_scores(release.confidences[..., np.newaxis] + noise, release.membership, shadows=shadows)
@@ -157,7 +161,9 @@ def _shadow(model: AttackModel) -> Attack:
 
 
 def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Show gradients of two classes, with activations that no coin moves; known halves are always the same."""
+    """Return scores from gradients of two classes, with activations that no coin moves; known halves are always the
+    same.
+    """
     coins, told = release.membership, release.log_p[:, :, np.newaxis]
     hidden = np.stack([release.wrong, np.ones_like(release.wrong)], axis=-1)[:, :, np.newaxis]
     features = WhiteBoxFeatures(
@@ -172,10 +178,9 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
 
 
 def _attribute_by_distribution(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Score 1 where a binary attribute is guessed right, by the distribution of members' losses as shadow trials show
-    it.
+    """Score 1 where a binary attribute is guessed right, by the distribution of members' losses in shadow trials.
 
-    Where it is not guessed right, the score is 0. The shadow trials are those named, or another half of all.
+    Where it is guessed wrong, the score is 0. The shadow trials are those named, or another half of all.
     """
     trials = np.arange(release.membership.trials)
     parts = [(shadows, ~shadows)] if shadows is not None else [(trials % 2 == p, trials % 2 != p) for p in (0, 1)]
@@ -213,7 +218,7 @@ ATTACKS: dict[str, Attack] = {
     "attribute": lambda release, shadows: _guessed_right(release, None).astype(np.float64),
     "attribute, distribution of losses": _attribute_by_distribution,
 }
-"""Every attack that gives scores from what a release says."""
+"""Every attack that computes scores from a release."""
 
 _WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a trial that look at no other trial
 
@@ -230,15 +235,15 @@ MADE_UP_AUDITS = tuple(
 def rates_without_leak(
     attack: str, apart: bool, targets: int, confidence: float, draw: np.random.Generator
 ) -> MembershipRates:
-    """Return the rates of an attack on 24 trials whose releases no coin has moved, and are far from independent.
+    """Return the rates of an attack on 24 trials whose releases do not depend on coins, and are far from independent.
 
     Parameters
     ----------
     attack, apart
         One of `MADE_UP_AUDITS`; where a target has too few shadows for the attack, another trial is played.
     targets, confidence, draw
-        How many targets each trial has (one attack learns from half of them, and gets 40 at least), the confidence of
-        all intervals together, and what draws.
+        Number of targets of each trial (one attack learns from half of them, and gets 40 at least), the confidence of
+        all intervals together, and the generator.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None

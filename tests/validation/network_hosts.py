@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class NoHostsError(Exception):
-    """No hosts can be made here; it says why."""
+    """Raised with the reason if no hosts can be made here."""
 
 
 @dataclass
@@ -24,16 +24,16 @@ class Host:
     is_cut_off: bool = False
 
     def command(self, *words: str) -> list[str]:
-        """Return a command as it is started on that host."""
+        """Return a command in the form that starts it on that host."""
         return _within(self.name, *words)
 
     def cut_off(self) -> None:
-        """Let nothing through any more, in either direction."""
+        """Stop all traffic, in either direction."""
         _do(*_within(self.switch, "ip", "link", "set", self.name, "down"))
         self.is_cut_off = True
 
     def join(self) -> None:
-        """Let everything through again."""
+        """Let all traffic through again."""
         _do(*_within(self.switch, "ip", "link", "set", self.name, "up"))
         self.is_cut_off = False
 
@@ -72,8 +72,7 @@ def _plug(switch: str, port: str, namespace: str | None, address: str) -> None:
 def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """Make hosts that reach this machine and each other.
 
-    They hang on a bridge in a namespace of its own: what this machine forwards, or its firewall lets through, does not
-    matter to them.
+    They are on a bridge in a namespace of its own, so that this machine's forwarding and firewall do not affect them.
 
     Raises
     ------

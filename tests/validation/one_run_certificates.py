@@ -1,4 +1,4 @@
-"""One-run bounds on mechanisms whose privacy is known: how often do they certify too much?
+"""One-run bounds on mechanisms whose privacy is known, with the rate of false certificates.
 
     python -m tests.validation.one_run_certificates [--quick]
 
@@ -39,7 +39,7 @@ ALARM = 1e-3  # probability, at most, with which the study may raise a false ala
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
 _RATES = np.exp(np.linspace(np.log(1e-12), np.log(0.5), 4000))
 _CURVE_RATES = np.exp(np.linspace(np.log(1e-14), np.log(0.5), 20_000))
-"""False positive rates at which curves are searched; beyond one half they say the same of the other side."""
+"""False positive rates at which curves are searched; rates beyond one half describe the other side."""
 _SURE = 1 - 1e-12
 
 IsFalse = Callable[[Floats, Flags], bool]
@@ -47,7 +47,7 @@ IsFalse = Callable[[Floats, Flags], bool]
 
 @dataclass(frozen=True)
 class OneRunMechanism:
-    """A mechanism that tells of the coins of one run."""
+    """A mechanism that releases information on the coins of one run."""
 
     name: str  # for people
     # Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
@@ -73,7 +73,7 @@ class OneRunMechanism:
 
 
 def mechanisms() -> list[OneRunMechanism]:
-    """Return all mechanisms of the study, the ones that leak together last."""
+    """Return all mechanisms of the study, those that leak coins together last."""
     ideal, response = gaussian_mean(1.0), randomised_response(1.0)
     return [
         OneRunMechanism(ideal.name, ideal.tell, ideal.tpr, is_gaussian=True, limit_mu=1.0),
@@ -97,7 +97,7 @@ def mechanisms() -> list[OneRunMechanism]:
 def _leak(
     name: str, share: float, epsilon: float, leaks: Callable[[np.random.Generator, Flags], Flags], is_independent: bool
 ) -> OneRunMechanism:
-    """Return what tells +-1 of the coins that leak, as randomised response has them, and noise near 0 of others."""
+    """Return a mechanism with +-1 for the coins that leak, as in randomised response, and noise near 0 for others."""
 
     def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
         leaked = leaks(draw, is_in)
@@ -108,7 +108,7 @@ def _leak(
 
 
 def _leak_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
-    """Return the largest TPR about a coin that randomised response tells with a probability, and nothing otherwise."""
+    """Return the largest TPR on a coin that randomised response reveals with a probability, and not otherwise."""
     up = np.exp(epsilon)
     return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)
 
@@ -120,7 +120,7 @@ def _laplace_tpr(rate: Floats) -> Floats:
 
 
 class CertificateLine(NamedTuple):
-    """How often one certificate about one mechanism was false."""
+    """The rate of false certificates of one kind on one mechanism."""
 
     # `mechanism`, `certificate`: which.
     mechanism: str
@@ -133,7 +133,7 @@ class CertificateLine(NamedTuple):
 
 
 def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
-    """Return how often each certificate about a mechanism is false."""
+    """Return the rate of false certificates of each kind on a mechanism."""
     draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
     false = dict.fromkeys(tests, 0)
@@ -150,9 +150,9 @@ def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> lis
 
 
 def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
-    """Return for each certificate the truth, what it asks for, and whether it certifies more than the truth.
+    """Return for each certificate the truth, its requirement, and a function that tells whether it exceeds the truth.
 
-    A bound lies above the truth exactly where the truth itself is rejected, which is much faster to say.
+    A bound lies above the truth exactly where the truth itself is rejected, which is much faster to compute.
     """
     of_epsilon, of_mu = tradeoff.approximate_inverse(epsilon, DELTA), tradeoff.gaussian_inverse(mu)
 
@@ -186,7 +186,7 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
 
 def problems(lines: list[CertificateLine]) -> list[str]:
-    """Return what contradicts the claims."""
+    """Return the contradictions to the claims."""
     allowed = binom.ppf(1 - ALARM / max(1, len(lines)), lines[0].runs, LEVEL)
     return [
         f"{line.certificate} on {line.mechanism}: {line.false} of {line.runs} are false, {allowed:g} allowed"
@@ -196,7 +196,7 @@ def problems(lines: list[CertificateLine]) -> list[str]:
 
 
 def limit_under_dependence(guesses: Guesses) -> float:
-    """Return a mu that no bound from these counts can certify more of, if it holds for coins that leak together.
+    """Return an upper limit on mu for all bounds from these counts that hold for coins that leak together.
 
     A mechanism that with probability p tells, by randomised response, of r of the m coins chosen at random, and
     otherwise of none, is mu-GDP with a mu in closed form; where p times the probability of v right guesses of r is at
@@ -206,7 +206,7 @@ def limit_under_dependence(guesses: Guesses) -> float:
 
 
 def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
-    """Return the mu at which a leak with probability `share` passes the count with the level's probability."""
+    """Return the mu at which a leak with probability `share` exceeds the count with the level's probability."""
     r, needed = guesses.guessed, LEVEL / share
 
     def missing(right: float) -> float:

@@ -1,6 +1,7 @@
-"""Breaches of participation, shares, quantile bits and steps: what a challenger opens and finds.
+"""Breaches of participation, shares, quantile bits and steps, which a challenger opens and finds.
 
-Each has a made-up form, which changes honest draws, and where a federation of ours can be made to do it a real one.
+Each has a synthetic form, which changes honest draws, and a real form where one of our federations can be made to break
+so.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ _SMALL = NoiseSetting((("weight", 60), ("bias", 4)), trials=40, rounds=30)
 
 @dataclass(frozen=True)
 class OpenedBreach:
-    """A federation that breaks its guarantee in what is drawn or released beside the noise of the sum."""
+    """A federation that breaks its guarantee in draws or releases beside the noise of the sum."""
 
     name: str  # what it does, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
@@ -44,7 +45,7 @@ class OpenedBreach:
     setting: OpenedSetting = field(default_factory=OpenedSetting)
 
     def made_up(self, number: int) -> NoiseMeasurements:
-        """Play a made-up run."""
+        """Play a synthetic run."""
         rng = np.random.default_rng((2, number))
         return measured_of(rng, self.setting, self.change)
 
@@ -57,7 +58,7 @@ class OpenedBreach:
 def measured_of(
     rng: np.random.Generator, setting: OpenedSetting, change: Change = lambda drawn: None
 ) -> NoiseMeasurements:
-    """Return a made-up run of honest noise, and what it opens.
+    """Return a synthetic run of honest noise, and its opened values.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def measured_of(
 
 
 SAMPLED: dict[str, dict[str, Any]] = {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}}
-"""A real distribution under which records are sampled."""
+"""A real mechanism under which records are sampled."""
 DISTRIBUTED: dict[str, dict[str, Any]] = {"privacy": {"noise": "distributed"}}
 ADAPTIVE: dict[str, dict[str, Any]] = {
     "training": {"strategy": "dp-fedavg", "learning-rate": 1.0, "local-steps": 1, "local-batch": 10,
@@ -82,7 +83,7 @@ ADAPTIVE: dict[str, dict[str, Any]] = {
 
 
 def _fixed(drawn: OpenedDraws) -> None:
-    """Draw as many units in every round."""
+    """Draw the same number of units in every round."""
     order = drawn.rng.random(drawn.taken.shape).argsort(axis=2).argsort(axis=2)
     drawn.taken = order < round(drawn.setting.rate * drawn.setting.units)
 
@@ -98,7 +99,7 @@ def _shuffled(drawn: OpenedDraws) -> None:
 
 
 def _target(rate: float, only_with: bool | None = None) -> Change:
-    """Draw the target at so many times the rate, under both secrets or one."""
+    """Draw the target at a multiple of the rate, under both secrets or one."""
 
     def change(drawn: OpenedDraws) -> None:
         more = drawn.rng.random(drawn.taken.shape[:2]) < min(1.0, rate * drawn.setting.rate)
@@ -175,11 +176,11 @@ class _Sampling(DPStrategy):
     def sampled(
         self, trials: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which records take part, (trials, records)."""
+        """Return the participation of records, (trials, records)."""
         return np.stack([self.drawn(trial, server_round, client, records, sampling_rate) for trial in trials])
 
     def drawn(self, trial: int, server_round: int, client: int, records: int, rate: float) -> Flags:
-        """Return which records take part in a trial."""
+        """Return the participation of records in a trial."""
         source = generator(
             self.challenger.seed, Purpose.RECORD_SAMPLING, trial=trial, round=server_round, client=client
         )
@@ -339,4 +340,4 @@ OPENED_BREACHES: tuple[OpenedBreach, ...] = (
                  ADAPTIVE),
     OpenedBreach("one last bit of the release is the secret", (T.SECRET_LAST_BITS,), _last_bit, _LastBitOfRelease),
 )  # fmt: skip
-"""Every breach of what is opened, and the tests that are to find it."""
+"""Every breach of opened values, and the tests that should find it."""

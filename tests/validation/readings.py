@@ -1,4 +1,4 @@
-"""Do readings say what their intervals say? Honest runs of all kinds, of which none may be said to break its guarantee.
+"""Validation of readings: honest runs of all kinds, none of which may be said to break its guarantee.
 
     python -m tests.validation.readings [--runs 200] [--first 0]
 
@@ -97,7 +97,7 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "audit": {"trials": 40},
     },
 }  # fmt: skip
-"""Federations and shapes of honest runs, as changes of the settings; None takes a setting away."""
+"""Federations and shapes of honest runs, as changes of the settings; None removes a setting."""
 
 
 def _write_visits(path: Path) -> None:
@@ -115,7 +115,7 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
     Parameters
     ----------
     count, directory, first
-        How many, where records are written, and the number of the first.
+        The number of runs, the directory of the records, and the number of the first run.
     """
     visits = directory / "visits.csv"
     _write_visits(visits)
@@ -138,7 +138,7 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
 
 
 def texts_of(contents: RunContents) -> dict[str, str]:
-    """Return all that is printed of a run, as text, by where it stands."""
+    """Return all printed texts of a run, by their places."""
     console = Console(width=400, record=True, file=io.StringIO())
     console.print(summary_table(contents))
     page = " ".join(unescape(re.sub(r"<[^>]+>", " ", render_html(contents, []))).split())
@@ -150,7 +150,7 @@ def _number(text: str) -> float:
 
 
 def contradicts(entry: Mapping[str, Any]) -> str:
-    """Return in what the printed text of a number contradicts its reading; nothing where it supports it.
+    """Return how the printed text of a number contradicts its reading; empty where it supports it.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def contradicts(entry: Mapping[str, Any]) -> str:
 
 
 def problems_of(contents: RunContents) -> list[str]:
-    """Return what an honest run says and should not: readings without support, broken, and words of earlier versions.
+    """Return faults in the words of an honest run: readings without support, broken, and words of earlier versions.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def problems_of(contents: RunContents) -> list[str]:
 
 
 def main() -> None:
-    """Print how often each word was said; the exit status is 1 where a word was not earned."""
+    """Print how often each word was used; the exit status is 1 where a word was not justified."""
     console, parser, problems = Console(width=120), parser_of(__doc__), list[str]()
     parser.add_argument("--runs", type=int, default=200, help="how many honest runs")
     parser.add_argument("--first", type=int, default=0, help="number of the first")

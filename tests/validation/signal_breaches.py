@@ -1,4 +1,4 @@
-"""Kinds of breaches of the signal: federations whose noise is right, and whose sum is not the one that is claimed.
+"""Kinds of breaches of the signal: federations with the right noise, but a sum that is not the claimed one.
 
 The target counts more often than once, in all trainings or in few; it is clipped to another norm; copies of it are in;
 its client pushes the sum as the secret says; or the noise is missing just where it hides the target.
@@ -15,7 +15,7 @@ from fl_audit.arrays import Flags, Floats
 
 @dataclass(frozen=True)
 class TargetRound:
-    """What a mechanism may use to treat the target of one round in its own way."""
+    """The values with which a mechanism may treat the target of one round in its own way."""
 
     present: Floats  # what the target contributes under D, (trials, parameters), in the units of the sum
     absent: Floats  # what stands in its place under D'
@@ -27,12 +27,12 @@ class TargetRound:
 
     @property
     def own(self) -> Floats:
-        """What the true side contributes."""
+        """The contribution of the true side."""
         return np.where(self.members[:, None], self.present, self.absent)
 
     @cached_property
     def unit(self) -> Floats:
-        """The same at length 1; 0 where it is nothing."""
+        """The contribution scaled to length 1; 0 where there is none."""
         length = np.linalg.norm(self.own, axis=1, keepdims=True)
         return np.divide(self.own, length, out=np.zeros_like(self.own), where=length > 0)
 
@@ -54,29 +54,29 @@ Altered = Callable[[TargetRound, Floats], Floats]  # returns what takes the plac
 
 
 def counted(times: float, share: float = 1.0) -> Altered:
-    """Return what counts the target so many times, in a share of the trials.
+    """Return a change that counts the target several times, in a share of the trials.
 
     Parameters
     ----------
     times, share
-        How often, and in which share, from 0 to 1.
+        The number of times, and the share, from 0 to 1.
     """
     return lambda at, noise: noise + (times - 1) * at.own * at.some(share)
 
 
 def counted_in_round(times: float, number: int) -> Altered:
-    """Return what counts the target so many times in one round of all trials.
+    """Return a change that counts the target several times in one round of all trials.
 
     Parameters
     ----------
     times, number
-        How often, and in which round, from 1.
+        The number of times, and the round, from 1.
     """
     return lambda at, noise: noise + ((times - 1) * at.own if at.number == number else 0.0)
 
 
 def unhidden(share: float) -> Altered:
-    """Return what leaves out the noise along the target, in a share of the trials."""
+    """Return a change that leaves out the noise along the target, in a share of the trials."""
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
         along = np.sum(noise * at.unit, axis=1, keepdims=True)
@@ -86,12 +86,12 @@ def unhidden(share: float) -> Altered:
 
 
 def copied(copies: int, likeness: float) -> Altered:
-    """Return what adds copies of the target, each with this cosine to it and as long as it.
+    """Return a change that adds copies of the target, each with the given cosine to it and its length.
 
     Parameters
     ----------
     copies, likeness
-        How many, and the cosine, from -1 to 1.
+        The number of copies, and the cosine, from -1 to 1.
     """
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
@@ -108,12 +108,12 @@ def copied(copies: int, likeness: float) -> Altered:
 
 
 def clipped(factor: float) -> Altered:
-    """Return what clips the target, and nobody else, at so many times the norm."""
+    """Return a change that clips the target, and nobody else, at a multiple of the norm."""
     return lambda at, noise: noise + at.clipped_at(factor) - at.own
 
 
 def pushed(norms: float) -> Altered:
-    """Return what pushes the sum by so many norms in one direction with D, and in the opposite one with D'."""
+    """Return a change that pushes the sum by some norms in one direction with D, and in the opposite one with D'."""
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
         return noise + norms * at.norm * np.where(at.members, 1.0, -1.0)[:, None] * at.direction()
@@ -122,7 +122,7 @@ def pushed(norms: float) -> Altered:
 
 
 def pushed_along(norms: float) -> Altered:
-    """Return what pushes the sum along the difference of D and D' with D, and against it with D'."""
+    """Return a change that pushes the sum along the difference of D and D' with D, and against it with D'."""
 
     def altered(at: TargetRound, noise: Floats) -> Floats:
         difference = at.present - at.absent

@@ -1,4 +1,4 @@
-"""Which estimator of Epsilon* errs least, on pairs of distributions of losses whose Epsilon* is known?
+"""Errors of the estimators of Epsilon*, on pairs of distributions of losses whose Epsilon* is known.
 
     python -m tests.validation.star_estimators [--quick] [--losses N] [--pairs]
 
@@ -63,7 +63,7 @@ class LossDistribution(Protocol):
         Parameters
         ----------
         size, random_state
-            How many, and what they are drawn with.
+            The number of draws, and their generator.
         """
 
 
@@ -77,7 +77,7 @@ class DistributionPair(NamedTuple):
 
 
 class MixtureDistribution:
-    """Two distributions, of which the second is drawn from with a probability."""
+    """A mixture of two distributions; the second is drawn from with a probability."""
 
     def __init__(self, first: LossDistribution, second: LossDistribution, share: float) -> None:
         self.parts, self.weights = (first, second), np.log([1 - share, share])
@@ -91,11 +91,11 @@ class MixtureDistribution:
         return np.logaddexp(*(weight + part.logcdf(t) for part, weight in zip(self.parts, self.weights, strict=True)))
 
     def ppf(self, p: Floats) -> Floats:
-        """Return quantiles, as accurate as a grid is fine."""
+        """Return quantiles, as accurate as the grid."""
         return self._quantiles(np.log(p), self.logcdf, 1)
 
     def isf(self, p: Floats) -> Floats:
-        """Return quantiles, counted from above, as accurate as a grid is fine."""
+        """Return quantiles, counted from above, as accurate as the grid."""
         return self._quantiles(np.log(p), self.logsf, -1)
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Floats:
@@ -104,7 +104,7 @@ class MixtureDistribution:
         Parameters
         ----------
         size, random_state
-            How many, and what they are drawn with.
+            The number of draws, and their generator.
         """
         one, other = (part.rvs(size=size, random_state=random_state) for part in self.parts)
         return np.where(random_state.random(size) < math.exp(self.weights[1]), other, one)
@@ -117,7 +117,7 @@ class MixtureDistribution:
 
 
 def _cross_entropy(minus_logit: Floats) -> Floats:
-    """Return the cross-entropy of the right class, whose logit is given with its sign turned round."""
+    """Return the cross-entropy of the right class from its negative logit."""
     return np.logaddexp(0.0, minus_logit)
 
 
@@ -209,7 +209,7 @@ def _supremum(one: LossDistribution, other: LossDistribution, delta: float, grid
 
 
 def estimates(members: Floats, population: Floats, draw: np.random.Generator) -> Iterator[tuple[str, float, float]]:
-    """Yield what every estimator makes of one draw of losses: its name, its cut, its value.
+    """Yield the estimate of every method for one draw of losses: its name, its cut, its value.
 
     Parameters
     ----------

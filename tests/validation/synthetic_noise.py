@@ -1,4 +1,4 @@
-"""Synthetic federations in numpy: clients, clipped sums, noise, and what an insider measures of it, without a model.
+"""Synthetic federations in numpy: clients, clipped sums, noise, and an insider's measurements, without a model.
 
 The residual sums are computed here from raw vectors, by the definitions of the noise measurement and independently of
 its code, so that tests and limits of the verdict can be checked against a truth that is known.
@@ -75,7 +75,7 @@ def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
 
 
 def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> NoiseMeasurements:
-    """Play the federation in all trials and return what an insider who believes the claim measures.
+    """Play the federation in all trials and return the measurements of an insider who believes the claim.
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ def _noise(
 
 @dataclass(frozen=True)
 class OddFeature:
-    """Honest federations whose sensitivities follow the secret: a logistic model that learns one odd feature.
+    """Honest federations whose sensitivities depend on the secret: a logistic model that learns one odd feature.
 
     Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. C is 1, and the learning
-    rate 2 on the sum divided by the 100 records. Under global scaling the sensitivity of a round follows the weight of
-    that feature, and so what was seen before: the final log-odds are far from normal, and whoever takes them for normal
-    calls honest runs violated. Innovations and residuals keep their distribution.
+    rate 2 on the sum divided by the 100 records. Under global scaling the sensitivity of a round depends on the weight
+    of that feature, and so on earlier releases: the final log-odds are far from normal, and a test that assumes
+    normality calls honest runs violated. Innovations and residuals keep their distribution.
     """
 
     # `trials`, `rounds`: how many.
@@ -145,12 +145,12 @@ class OddFeature:
 
     @property
     def noise_multiplier(self) -> float:
-        """z of the claim."""
+        """The noise multiplier z of the claim."""
         return float(np.sqrt(self.rounds) / self.mu)
 
 
 def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeasurements:
-    """Play an honest run under replace-record and global scaling, and return what the insider measures.
+    """Play an honest run under replace-record and global scaling, and return the insider's measurements.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> NoiseMeas
 
 
 def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats:
-    """Return by what each record is multiplied to give its gradient clipped at 1, (trials, records)."""
+    """Return the factor on each record that gives its gradient clipped at 1, (trials, records)."""
     slopes = expit(weights @ features.T) - labels
     lengths = np.abs(slopes) * np.linalg.norm(features, axis=1)
     return np.asarray(slopes * np.minimum(1.0, 1.0 / np.maximum(lengths, 1e-300)))
@@ -255,7 +255,7 @@ def _projections(residual: Floats, unit: Floats) -> Floats:
 
 
 def _signal(standard: Floats, chosen: Floats, unit: Floats, sigma: Floats) -> Floats:
-    """Return the noise along the difference and along what was contributed, and the length of that over sigma."""
+    """Return the noise along the difference and along the contribution, and the length of that over sigma."""
     length = np.linalg.norm(chosen, axis=-1)
     own = np.sum(standard * chosen, axis=-1)
     along = np.where(np.any(unit != 0, axis=-1), np.sum(standard * unit, axis=-1), np.nan)

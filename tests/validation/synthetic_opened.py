@@ -1,6 +1,6 @@
 """Synthetic openings in numpy: samples, shares, quantile bits and steps, counted by their definitions.
 
-Counts are worked out here from raw samples and draws, independently of what the challenger of a federation keeps.
+Counts are computed here from raw samples and draws, independently of the challenger's records in a federation.
 """
 
 import math
@@ -18,7 +18,7 @@ from fl_audit.verdict.opened import RESIDUAL, LastBits, Opened, Samples, Shares
 
 @dataclass(frozen=True)
 class OpenedSetting:
-    """What a made-up federation opens."""
+    """The opened values of a synthetic federation."""
 
     # `trials`, `rounds`: how many.
     trials: int = 40
@@ -67,7 +67,7 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
 
 
 def opened_of(drawn: OpenedDraws) -> Opened:
-    """Return what the challenger opens of such draws; the insider is client 1, and knows its own share alone."""
+    """Return the challenger's opened values of such draws; the insider is client 1, and knows only its own share."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
     honest = Opened(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
     return replace(

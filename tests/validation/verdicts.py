@@ -1,4 +1,4 @@
-"""Do verdicts raise false alarms? Honest federations of many kinds, which must not be called violated.
+"""False alarms of verdicts: honest federations of many kinds, none of which may be called violated.
 
     python -m tests.validation.verdicts [--runs 500] [--only made-up|real]
 
@@ -37,14 +37,12 @@ NEVER_TOO_SMALL = (
     T.COPIED_SIZES, T.SECRET_COORDINATES, T.NOISE_TRIAL, T.SIGNAL_ROUND, T.SIGNAL_TRIAL, T.DRIFT_PLACE,
     *(name for name in OF_OPENED if name is not T.EXACT_STEPS),
 )  # fmt: skip
-"""Tests whose p-values are Bonferroni's, or of a count."""
+"""Tests whose p-values are Bonferroni's, or those of a count."""
 NOT_RANDOM = (T.SENSITIVITY, T.EXACT_STEPS)
 
 
 def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
-    """Return what the p-values of a test over honest runs must be, and the Kolmogorov-Smirnov p-value of that
-    distribution.
-    """
+    """Return the required distribution of a test's p-values over honest runs, and its Kolmogorov-Smirnov p-value."""
     if name in NOT_RANDOM:
         return "always 1", float((p_values == 1).all())
     if name in NEVER_TOO_SMALL:
@@ -55,8 +53,8 @@ def _distribution_of(name: T, p_values: Floats) -> tuple[str, float]:
 def _honest_runs(count: int, seed: int = 0) -> Iterator[NoiseMeasurements]:
     """Play honest federations of both scalings and relations, three models and 2 to 60 trials, one after the other.
 
-    Every tenth is the logistic model whose sensitivities follow the secret, and another tenth opens samples, shares of
-    the noise, quantile bits and last bits.
+    Every tenth is the logistic model whose sensitivities depend on the secret, and another tenth opens samples, shares
+    of the noise, quantile bits and last bits.
     """
     for number in range(count):
         rng = np.random.default_rng((seed, number))
@@ -73,7 +71,7 @@ def _honest_runs(count: int, seed: int = 0) -> Iterator[NoiseMeasurements]:
 
 
 def _judged(kind: str, runs: Iterator[NoiseMeasurements], console: Console) -> list[str]:
-    """Judge honest runs, print their table, and return what contradicts the claims."""
+    """Judge honest runs, print their table, and return the contradictions to the claims."""
     judged = [run_family(measured)[0] for measured in runs]
     number, violated = len(judged), sum(any(test.violated for test in tests) for tests in judged)
     p_values = {name: [test.p_value for tests in judged for test in tests if test.name == name] for name in T}

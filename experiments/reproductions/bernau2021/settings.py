@@ -124,7 +124,7 @@ class InsiderSetting:
 
     @property
     def is_local(self) -> bool:
-        """Whether noise follows the local sensitivity, so that the log-odds' distribution is the same in every trial."""
+        """Whether noise follows the local sensitivity, so that log-odds have the same distribution in every trial."""
         return self.scaling is NoiseScaling.LOCAL
 
     @property

@@ -323,7 +323,7 @@ def _nearer_in_both(found: Simulated, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and the other cells."""
+    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and the others."""
     errors = summary(estimates, truth)
     pairs = {
         key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))

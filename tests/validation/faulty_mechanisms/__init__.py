@@ -1,3 +1,1 @@
-"""The catalogue of faulty mechanisms: privacy claims that are false, each beside an honest mechanism for which it
-holds.
-"""
+"""The catalogue of faulty mechanisms: false privacy claims, each beside an honest mechanism for which the claim holds."""

@@ -1,4 +1,4 @@
-"""The faulty mechanisms: every one a claim that is false, what really runs, where it was seen, and how it is fixed."""
+"""The faulty mechanisms: for each the false claim, the real mechanism, the place where it was seen, and the fix."""
 
 import math
 import random

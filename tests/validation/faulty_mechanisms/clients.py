@@ -1,6 +1,4 @@
-"""What clients do in the catalogue: their work on records, and modifiers that clip and add noise on the client's
-side.
-"""
+"""The clients in the catalogue: their work on records, and modifiers that clip and add noise on the client's side."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from fl_audit.strategies.black_box.audited_system import Local, LocalReply, Mod
 from tests.validation.faulty_mechanisms.parts import RUNNING_MEAN, Arrays, on_grid, whole_update
 
 EXPECTED_RECORDS = 4
-"""Records that a shard is planned to have: a public number, whatever it really has."""
+"""Planned number of records in a shard: a public number, whatever the shard really has."""
 
 
 def _clipped(gradients: Floats, norm: float) -> Floats:
@@ -30,7 +28,7 @@ def mean_of_expected(gradients: Floats, _round: int, _random: np.random.Generato
 
 
 def mean_of_those_there(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
-    """Clip every record to 1, and divide the sum by how many records there really are."""
+    """Clip every record to 1, and divide the sum by the real number of records."""
     return LocalReply(_clipped(gradients, 1.0).mean(axis=0), EXPECTED_RECORDS)
 
 
@@ -40,7 +38,7 @@ def clipped_batch(gradients: Floats, _round: int, _random: np.random.Generator) 
 
 
 def with_running_mean(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
-    """Send the mean over records of what a normalisation layer sees, here their gradients' entries, beside the rest.
+    """Send the mean over records of a normalisation layer's inputs, here their gradients' entries, beside the rest.
 
     Parameters
     ----------
@@ -72,16 +70,16 @@ def fixed_batches(batches: int) -> Local:
 
 
 Source = Callable[[Message], np.random.Generator]
-"""From the server's message to the generator of a client's noise."""
+"""A function from the server's message to the generator of a client's noise."""
 
 
 def own_noise(_message: Message) -> np.random.Generator:
-    """Draw on secrets of the client's own."""
+    """Return a generator with a secret seed of the client's own."""
     return generator(random.getrandbits(63), Purpose.NOISE_SHARE)
 
 
 def noise_of_everybody(message: Message) -> np.random.Generator:
-    """Draw on the seed that the server sends to everybody."""
+    """Return a generator with the seed that the server sends to everybody."""
     seed = next(iter(message.content.config_records.values()))["noise-seed"]
     assert isinstance(seed, int)
     return generator(seed, Purpose.NOISE_SHARE)
@@ -122,6 +120,6 @@ def _arrays(message: Message) -> Arrays:
 
 
 def _as_before(values: Floats, before: Array) -> np.ndarray:
-    """Return values in the type of the array that they take the place of."""
+    """Return values in the type of the array that they replace."""
     dtype = unpack(before).dtype
     return np.asarray(np.rint(values) if dtype.kind == "i" else values).astype(dtype)

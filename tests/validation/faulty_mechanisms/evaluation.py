@@ -1,5 +1,5 @@
-"""Evaluation of faulty mechanisms: every claim is held against trials; what came of it becomes a row of a table, and of
-a page.
+"""Evaluation of faulty mechanisms: every claim is tested by trials, whose result becomes a row of a table and of a
+page.
 """
 
 import csv
@@ -19,20 +19,20 @@ from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 
 BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, Budget()))
-"""Those of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
+"""The budgets of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
 
-A audit ends with the first distinguisher that breaks the claim.
+An audit ends with the first distinguisher that breaks the claim.
 """
 CONFIDENCE = 1 - 0.05 / len(BUDGETS)
-"""Of each of the trials, so that a claim that holds is called violated by neither with a probability of 95 %."""
+"""Confidence of each audit, with which a true claim is called violated by neither with a probability of 95 %."""
 
 FLOATING = "floating-point leak"
-"""Of a mechanism that keeps its claim about real numbers, and whose low bits tell more."""
+"""The verdict on a mechanism that keeps its claim for real numbers, but whose low bits reveal more."""
 
 
 @dataclass(frozen=True)
 class EvaluationRow:
-    """What came of one trial."""
+    """The result of one audit."""
 
     name: str  # of the faulty mechanism or the honest mechanism
     claim: str  # in words
@@ -71,7 +71,7 @@ def evaluate(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> EvaluationRow:
-    """Hold one mechanism to its claim, and return the row of the table.
+    """Audit one mechanism, and return the row of the table.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def _processor_seconds() -> float:
-    """Return what this process and its children that have ended used of processors so far."""
+    """Return the processor seconds of this process and its finished children so far."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -123,9 +123,7 @@ def _row(
 
 
 def problems(rows: Sequence[tuple[FaultyMechanism | HonestMechanism, EvaluationRow]]) -> list[str]:
-    """Return what contradicts the catalogue: faulty mechanisms that were not caught, and honest mechanisms that
-    were.
-    """
+    """Return the contradictions to the catalogue: faulty mechanisms that were not caught, and honest ones that were."""
     found = []
     for what, row in rows:
         is_caught = row.verdict == Verdict.VIOLATED
@@ -187,7 +185,7 @@ def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, E
     Parameters
     ----------
     caught, honest
-        What came of every faulty mechanism, and of the honest mechanisms by name.
+        The results of every faulty mechanism, and of the honest mechanisms by name.
     """
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
     sections = (
@@ -202,7 +200,7 @@ def page(caught: Mapping[FaultyMechanism, EvaluationRow], honest: Mapping[str, E
 
 
 def told(row: EvaluationRow) -> str:
-    """Return the bound of a row beside what its claim allows."""
+    """Return the bound of a row next to the claim's limit."""
     return f"{row.bound:.2f} of {row.allowed:.2f} at delta {row.delta:.2g}" if row.trials else "-"
 
 

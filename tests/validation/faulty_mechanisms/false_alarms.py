@@ -1,15 +1,15 @@
-"""Is anybody accused who is honest? `python -m tests.validation.faulty_mechanisms.false_alarms [--audits 200] [--only
-NAME,...]`.
+"""False alarms: `python -m tests.validation.faulty_mechanisms.false_alarms [--audits 200] [--only NAME,...]`.
 
 Every honest mechanism of the catalogue is audited many times, with trials of its own each time; an audit plays some
 scenarios, the next audit others, so that all kinds have their turn. At a confidence of 95 % at
 most 5 % of the audits may call it violated, but for chance: of 200, up to 18 (with probability 0.99 or more if each is
 called with probability 5 %). With `--out` the verdicts are written as they come, and a second call goes on after them.
 
-What trains with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold
+Trainings with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold
 data, compute gradients of stacked trials and answer in records of their own, where black-box trials send model updates.
 Its mechanisms are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same
-mechanisms: central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations."""
+mechanisms: central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
+"""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -30,12 +30,12 @@ from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
 
 _SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
-"""Of one audit: the number of audits counts here, not what one of them could find."""
+"""Budget of one audit: the number of audits counts here, not the power of one of them."""
 _KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
 _COLUMNS = ["mechanism", "audit", "verdict"]
 _BY_NAME = {one.name: one for one in HONEST}
 Verdicts = dict[tuple[str, int], str]
-"""By mechanism and number of the audit."""
+"""The verdicts by mechanism and number of the audit."""
 
 
 def _audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
@@ -48,7 +48,7 @@ def _audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]
 
 
 def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
-    """Give the verdicts of audits as they come."""
+    """Yield the verdicts of audits as they come."""
     if processes == 1:
         yield from map(_audit, asked)
         return
@@ -59,14 +59,14 @@ def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tupl
 
 
 def _read_verdicts(path: Path | None) -> Verdicts:
-    """Return what was written before, if anything was."""
+    """Return the verdicts of an earlier file, if there is one."""
     if path is None or not path.exists():
         return {}
     return {(name, int(number)): verdict for name, number, verdict in pd.read_csv(path)[_COLUMNS].to_numpy()}
 
 
 def _write_verdicts(verdicts: Verdicts, path: Path) -> None:
-    """Write what came of each audit, whole or not at all."""
+    """Write the verdict of each audit, whole or not at all."""
     rows = [(name, number, verdict) for (name, number), verdict in sorted(verdicts.items())]
     with atomic_file(path) as temporary:
         pd.DataFrame(rows, columns=_COLUMNS).to_csv(temporary, index=False)

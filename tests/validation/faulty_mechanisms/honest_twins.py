@@ -1,6 +1,4 @@
-"""What a faulty mechanism of the catalogue is, and the honest mechanisms for which the claims of faulty mechanisms
-hold.
-"""
+"""The type of a faulty mechanism of the catalogue, and the honest mechanisms for which the same claims hold."""
 
 import math
 from collections.abc import Callable
@@ -64,7 +62,7 @@ class FaultyMechanism:
 
     @property
     def claim(self) -> StatedClaim:
-        """What it claims."""
+        """The claim of the honest twin."""
         return self.twin.claim
 
     @property
@@ -74,7 +72,7 @@ class FaultyMechanism:
 
 
 DELTA = 0.01
-"""Of claims with an epsilon: one over a hundred clients or records."""
+"""Delta of claims with an epsilon: one over a hundred clients or records."""
 CLIENTS = 4
 SAMPLING_RATE = 0.25
 POISSON_ROUNDS, LONG, SHORT = 4, 4, 2
@@ -84,26 +82,26 @@ RATE = 0.5
 
 
 def _of_rounds(rounds: int) -> StatedClaim:
-    """Return the claim that all rounds together tell of a client no more than one Gaussian release with mu = 1.
+    """Return the claim that all rounds together reveal no more of a client than one Gaussian release with mu = 1.
 
-    The client comes or goes, which moves such a release by one standard deviation of its noise.
+    The client is added or removed, which moves such a release by one standard deviation of its noise.
     """
     return StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=math.sqrt(rounds), rounds=rounds)
 
 
 def system(mechanism: Mechanism, like: AuditedSystem | None = None) -> AuditedSystem:
-    """Return a mechanism as what is played, with the clients of another system.
+    """Return a mechanism as a system for trials, with the clients of another system.
 
     Parameters
     ----------
     mechanism, like
-        What is played, and whose clients play it; None for plain ones.
+        The mechanism, and the system with its clients; None for plain ones.
     """
     return replace(like or AuditedSystem(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
 
 def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], Strategy]:
-    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1.
+    """Return a factory of Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1.
 
     Parameters
     ----------
@@ -119,15 +117,17 @@ def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], St
 
 
 ONE_ROUND = Mechanism(multiplier=1.0)
-"""What most faulty mechanisms change one part of: one round, and noise as large as the clipping norm."""
+"""The base of most faulty mechanisms, which change one part of it: one round, and noise as large as the clipping
+norm.
+"""
 TWO_ROUNDS = Mechanism(multiplier=math.sqrt(SHORT))
 ADAPTIVE = Mechanism(1.0, next_norm=parts.towards_median(RATE, BIT_MULTIPLIER), said=parts.norm_said)
 SUMMING = Mechanism(0.0, clip=parts.untouched, weights=parts.of_all_or_none)
-"""What a server does whose clients clip and add noise themselves."""
+"""The server for clients that clip and add noise themselves."""
 OF_RECORDS = Mechanism(1.0, norm=1 / clients.EXPECTED_RECORDS, clip=parts.untouched)
 SAMPLED = Mechanism(1.0, clip=parts.untouched)
 SHARE = 1 / math.sqrt(CLIENTS - 1)
-"""Noise of one client: an insider takes away its own, and the others' together has deviation 1."""
+"""Noise of one client: an insider subtracts its own, and the others' together has deviation 1."""
 MESSAGE_DEVIATION = 2.0
 """Noise on one message for mu = 1: a replaced client moves its update by twice the norm."""
 
@@ -174,9 +174,9 @@ FLOWERS = HonestMechanism(
     AuditedSystem(flowers_fixed(FedAvg), clients=CLIENTS),
     covered=("removed", "huge", "huge in every tensor", "tiny"),
 )
-"""The use that its documentation covers: updates of ordinary floating-point tensors, equal weights."""
+"""The use that Flower's documentation covers: updates of ordinary floating-point tensors, equal weights."""
 
 HONEST = (
     FLOWERS, CENTRAL, REPLACED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON, LOCAL,
 )  # fmt: skip
-"""All of them."""
+"""All honest mechanisms."""

@@ -1,5 +1,5 @@
-"""One honest federated mechanism as a Flower strategy, made of parts: every faulty mechanism of the catalogue changes
-one of them.
+"""An honest federated mechanism as a Flower strategy, made of parts; every faulty mechanism of the catalogue changes
+one.
 
 A round clips every client's update to the norm, adds them up with equal weights, divides by the number of clients that
 were asked, adds Gaussian noise, and rounds to a fixed grid. What every step does is a value of `Mechanism`; nothing
@@ -24,7 +24,7 @@ from tests.validation.faulty_mechanisms.parts import Arrays, Reply, Said, Server
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What a server does with what its clients send."""
+    """A server's treatment of its clients' replies."""
 
     multiplier: float  # standard deviation of the noise on the sum, over the clipping norm
     norm: float = 1.0  # the clipping norm, or the first one where it moves
@@ -66,7 +66,7 @@ class MechanismStrategy(Strategy):
     Parameters
     ----------
     mechanism
-        What it does.
+        The mechanism.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -78,7 +78,7 @@ class MechanismStrategy(Strategy):
         self._last: ServerRound | None = None
 
     def summary(self) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -95,7 +95,7 @@ class MechanismStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Make the release of a round; a reply that is missing adds nothing, and one that is malformed is refused."""
+        """Make the release of a round; a missing reply adds nothing, and a malformed one is refused."""
         mechanism = self._mechanism
         # Buffers come back from the server and are no part of an update.
         trained = {name: values for name, values in self._sent.items() if not name.startswith(parts.BUFFER)}
@@ -138,7 +138,7 @@ class MechanismStrategy(Strategy):
 
 
 def _read(message: Message, trained: Mapping[str, NDArray[np.generic]]) -> Reply:
-    """Return a client's update of the parameters that it was sent, or refuse the reply."""
+    """Return a client's update of the parameters that it received, or refuse the reply."""
     if message.has_error():
         raise ValueError("a client answered with an error: accepted are replies with arrays")
     arrays = {name: unpack(array) for name, array in message.content.array_records["arrays"].items()}

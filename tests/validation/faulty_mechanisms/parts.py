@@ -16,7 +16,7 @@ Arrays = dict[str, Floats]
 Said = Mapping[str, str | int | float]
 
 GRID = 2.0**-12
-"""Releases are multiples of this: far below any noise, far above what float32 and float64 can tell apart near 1.
+"""Step of the grid of releases: far below any noise, far above the resolution of float32 and float64 near 1.
 
 Noise is drawn and added in float64 before the rounding, so what float64 cannot represent changes the probability of a
 multiple by about 2**-40 of itself. Whoever needs it exact draws discrete Gaussian noise on the grid."""
@@ -26,7 +26,7 @@ EXAMPLES, LOSS, RUNNING_MEAN = "num-examples", "loss", "running-mean"
 
 @dataclass(frozen=True)
 class Reply:
-    """What one client sent."""
+    """The reply of one client."""
 
     update: Arrays  # by how much it is ahead of the model that it was sent, by tensor, float64
     numbers: Mapping[str, float]  # numbers that it named
@@ -34,7 +34,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What a server knows of a round."""
+    """The server's knowledge of a round."""
 
     number: int  # from 1
     asked: int  # how many clients were asked
@@ -57,17 +57,17 @@ def whole_update(update: Arrays, norm: float) -> Arrays:
 
 
 def untouched(update: Arrays, _norm: float) -> Arrays:
-    """Clip nothing: what arrives is clipped already, or has no need of it."""
+    """Clip nothing: the values are clipped already, or need no clipping."""
     return update
 
 
 def every_layer(update: Arrays, norm: float) -> Arrays:
-    """Clip every tensor to the norm by itself: the whole may be longer."""
+    """Clip every tensor to the norm by itself, so that the whole may be longer."""
     return {name: whole_update({name: values}, norm)[name] for name, values in update.items()}
 
 
 def all_but(passed_on: Callable[[str, Floats], bool]) -> Callable[[Arrays, float], Arrays]:
-    """Return clipping of all tensors as one vector but those that are passed on, which their names and values tell."""
+    """Return clipping of all tensors as one vector except those that are passed on, by their names and values."""
 
     def clip(update: Arrays, norm: float) -> Arrays:
         return update | whole_update({name: one for name, one in update.items() if not passed_on(name, one)}, norm)
@@ -79,7 +79,7 @@ all_but_scalars = all_but(lambda _, values: values.ndim == 0)
 
 
 def dividing_by_length(update: Arrays, norm: float) -> Arrays:
-    """Clip without a thought of updates that are exactly zero."""
+    """Clip without a check for updates that are exactly zero."""
     return {name: values * min(1.0, norm / length(update)) for name, values in update.items()}
 
 
@@ -87,12 +87,13 @@ def dividing_by_length(update: Arrays, norm: float) -> Arrays:
 
 
 def equal_weights(this: ServerRound) -> Floats:
-    """Give every reply one share of those that were asked, whoever else replies."""
+    """Give every reply an equal share by the number of asked clients, whoever else replies."""
     return np.full(len(this.replies), 1 / this.asked)
 
 
 def of_all_or_none(this: ServerRound) -> Floats:
-    """Weigh equally, and refuse a round in which a reply is missing: its client's share of the noise is missing too.
+    """Weigh equally, and refuse a round in which a reply is missing, because its client's share of the noise is missing
+    too.
 
     Raises
     ------
@@ -122,7 +123,7 @@ def weighted_sum(updates: Sequence[Arrays], weights: Floats, _norm: float) -> Ar
 
 
 def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) -> Arrays:
-    """Leave out what is farther from the mean than the norm, and add the others."""
+    """Leave out updates that are farther from the mean than the norm, and add the others."""
     mean = weighted_sum(updates, weights, norm)
     apart = [length({name: one[name] - mean[name] for name in mean}) for one in updates]
     kept = np.array([distance <= norm * (1 + 1e-9) for distance in apart])
@@ -133,7 +134,7 @@ def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) ->
 
 
 def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float:
-    """Return noise for a sum clipped at this round's norm, divided as the sum is."""
+    """Return the noise of a sum clipped at this round's norm, divided as the sum is."""
     return multiplier * this.norm / this.asked
 
 
@@ -151,12 +152,12 @@ def fresh(secret: int, round: int) -> np.random.Generator:
 
 
 def seeded_with_round(_secret: int, round: int) -> np.random.Generator:
-    """Seed the noise with what everybody knows."""
+    """Seed the noise with a public number."""
     return generator(0, Purpose.RELEASE_NOISE, round=round)
 
 
 def on_grid(mean: Floats, noise: Floats) -> Floats:
-    """Add in float64 and round to the grid, which hides what rounding errors say."""
+    """Add in float64 and round to the grid, which hides rounding errors."""
     return np.asarray(np.rint((mean + noise) / GRID) * GRID)
 
 
@@ -166,7 +167,7 @@ def sparsely(mean: Floats, noise: Floats) -> Floats:
 
 
 def in_single(mean: Floats, noise: Floats) -> Floats:
-    """Add in float32, whose low bits tell what was added to what."""
+    """Add in float32, whose low bits reveal the summands."""
     return np.asarray(mean.astype(np.float32) + noise.astype(np.float32)).astype(np.float64)
 
 
@@ -204,7 +205,7 @@ def mean_length(this: ServerRound) -> Mapping[str, float]:
 
 
 def norm_said(_last: ServerRound | None, norm: float) -> Said:
-    """Tell clients the clipping norm, as adaptive clipping has to."""
+    """Send clients the clipping norm, as adaptive clipping has to."""
     return {"clipping-norm": norm}
 
 

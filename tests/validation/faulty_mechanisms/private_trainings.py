@@ -1,7 +1,7 @@
 """Private trainings with Opacus: two of the shape of public examples, with planted pitfalls, and honest twins.
 
 One has the shape of Opacus' example for MNIST, the other that of Flower's example with Opacus for CIFAR-10: networks
-and records of these sizes, and random numbers in place of the pictures.
+and records of these sizes, and random numbers instead of images.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class Example:
         Parameters
         ----------
         seed, records
-            Of their draws, and how many there are.
+            The seed of their draws, and their number.
         """
         source = torch.Generator().manual_seed(seed)
         labels = torch.randint(10, (records,), generator=source)
@@ -75,7 +75,7 @@ class Example:
         return F.cross_entropy(model(inputs), labels)
 
     def inputs(self, batch: Any) -> Tensor:
-        """Return the pictures of a batch."""
+        """Return the images of a batch."""
         found: Tensor = batch["img"] if self.is_named else batch[0]
         return found
 
@@ -95,7 +95,7 @@ def made(
     Parameters
     ----------
     model, dataset
-        What is trained, and on which records.
+        The trained model, and its records.
     engine, batch, asked
         The engine, None for a new one; the batch size; and further arguments of `make_private`.
     """
@@ -113,7 +113,7 @@ def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> fl
     Parameters
     ----------
     example, private, optimizer, batch
-        Of which training; and what `make_private` returned, with one batch.
+        The training; and the objects that `make_private` returned, with one batch.
     """
     optimizer.zero_grad()
     loss = example.loss(private, batch)
@@ -123,12 +123,12 @@ def step(example: Example, private: nn.Module, optimizer: Any, batch: Any) -> fl
 
 
 def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
-    """Train through an engine as it is meant, and return the mean loss of the last epoch.
+    """Train through an engine as intended, and return the mean loss of the last epoch.
 
     Parameters
     ----------
     example, parts, epochs
-        Which training, as `made` returned its parts, and how many epochs.
+        The training, its parts as `made` returned them, and the number of epochs.
     """
     engine, private, optimizer, loader = parts
     losses = [0.0]
@@ -237,14 +237,14 @@ def _batch_clipping(example: Example, model: nn.Module, dataset: Any) -> None:
 
 
 class _BatchMean(nn.Module):
-    """Takes the mean of a batch away."""
+    """Subtracts the mean of a batch."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs - inputs.mean(dim=0, keepdim=True) if len(inputs) else inputs
 
 
 class _RunningMean(nn.Module):
-    """Keeps a mean of what it has seen."""
+    """Keeps a running mean of its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,7 +303,7 @@ class _LayerClipping(DPOptimizer):
 
 
 def _noising(draw: Callable[[Tensor, int], Tensor]) -> type[DPOptimizer]:
-    """Return an optimizer that adds noise of its own, drawn by the shape of a tensor and the number of the step."""
+    """Return an optimizer that adds its own noise, drawn by the shape of a tensor and the number of the step."""
 
     class Own(DPOptimizer):
         number = 0
@@ -317,7 +317,7 @@ def _noising(draw: Callable[[Tensor, int], Tensor]) -> type[DPOptimizer]:
 
 
 def _with_optimizer(kind: type[DPOptimizer]) -> Train:
-    """Return a training whose optimizer of Opacus is of a class of one's own."""
+    """Return a training with a given class of Opacus' optimizer."""
 
     def train(example: Example, model: nn.Module, dataset: Any) -> nn.Module:
         engine, private, usual, loader = made(model, dataset)
@@ -591,10 +591,10 @@ HONEST: dict[str, Train] = {
     ),
     "small samples": lambda example, model, dataset: trained(example, made(model, dataset, batch=4)),
 }
-"""Trainings that are what they claim, by what is particular about each."""
+"""Honest trainings, each named by its special feature."""
 
 
 def planted(example: Example) -> Iterator[tuple[Pitfall, Callable[[nn.Module, Any], Any]]]:
-    """Give every pitfall with the training that has it."""
+    """Yield every pitfall with the training that has it."""
     for pitfall, train in PLANTED.items():
         yield pitfall, partial(train, example)
