@@ -160,10 +160,10 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
-# What a data owner tells of its losses on a release are summaries of its shard in each trial, never a loss. The
-# victim's record set follows its bit in each trial, as in training. Its answers are sums over the whole shard and go to
-# the server alone, which has the victim's contributions of that trial anyway; no other client sees them. Only the range
-# of all members and the population goes back to everybody, where no public range is configured.
+# Data owners send summaries of their shard's losses on a release in each trial, never a loss. The victim's record set
+# follows its bit in each trial, as in training. Its answers are sums over the whole shard and go to the server alone,
+# which has the victim's contributions of that trial anyway; no other client sees them. Only the range of all members
+# and the population goes back to everybody, where no public range is configured.
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:

@@ -36,7 +36,7 @@ _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 class Canary:
     """The settings with which a client sends a canary."""
 
-    number: int  # which canary, from 0
+    number: int  # number of the canary, from 0
     directions: int  # seed of the directions, which the observer knows too
     coins: int  # seed of the coins, drawn at random: the secret of those who send canaries and of who judges afterwards
     # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its

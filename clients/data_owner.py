@@ -22,8 +22,8 @@ class Task:
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
-    taking_part: Flags | None = None  # which records of its shard take part, (trials, records); None is all of them
-    told: ToldRecords | None = None  # what became of its records where it randomised them; None where it did not
+    taking_part: Flags | None = None  # the participating records of its shard, (trials, records); None is all of them
+    told: ToldRecords | None = None  # its records after randomisation; None where it did not randomise them
 
 
 def contribute(federation: LoadedFederation, client: int, task: Task) -> Contributed:
@@ -57,7 +57,7 @@ def contribute_members(federation: LoadedFederation, client: int, task: Task, me
             present = federation.present(client, membership)
             if task.taking_part is not None:
                 present &= task.taking_part
-            # Where all records are in, in all trials, nothing needs to be left out.
+            # If all records are in, in all trials, nothing needs to be left out.
             rows = None if present.all() else torch.from_numpy(present).to(task.models.device)
             return contributed(federation, client, whole, task.models, task.moment, rows)
         case Unit.CLIENT:

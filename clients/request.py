@@ -171,7 +171,7 @@ class _Kept(threading.local):
 
     def __init__(self) -> None:
         self.models: torch.Tensor | None = None  # of the last message
-        self.sent: bytes | None = None  # what they were read from
+        self.sent: bytes | None = None  # the bytes that they were read from
         # Clients whose calls follow, by message, and what those that trained already contribute.
         self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
 
@@ -207,7 +207,7 @@ def trained_together(request: Request, task: Task, alone: Callable[[], Contribut
         clients = {message: client for message, client in cohort.waiting.items() if client != federation.victim}
         cohort.waiting = {}
         if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
-            # Who of them fails, fails alone, in a call of its own.
+            # A client that fails then fails alone, in a call of its own.
             with suppress(Exception):
                 found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
                 cohort.made = dict(zip(clients, found, strict=True))

@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 LEVELS = ("debug", "info", "warning", "error")
 _LAYOUT = "\n\t\u200c\u200d"  # the last two join letters or keep them apart
 _READABLE, _ASCII = "fl-audit-readable", {"\N{NO-BREAK SPACE}": " ", "\N{EN DASH}": "-", "\N{EM DASH}": "-"}
-LOG = logging.getLogger("fl_audit")  # what goes on, for `--log-level`: this program's own log
+LOG = logging.getLogger("fl_audit")  # this program's own log, for `--log-level`
 
 LOG.addHandler(logging.NullHandler())  # without one, Python would print warnings of a program that has chosen nothing
 
@@ -168,7 +168,5 @@ def _readable(error: UnicodeError) -> tuple[str, int]:
 
 
 def settle_flower() -> None:
-    """Keep Flower's log off the terminal, unless logs are wanted: the run itself raises or shows the important
-    messages.
-    """
+    """Keep Flower's log off the terminal, unless logs are wanted: the run raises or shows what matters of it."""
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

@@ -86,5 +86,5 @@ class NeighbourPair:
     # Position in the outside pool of the record x' that takes its place, number of the user outside D who takes the
     # place of the user, or number of the shard that stands in for the client; None where the unit is removed.
     replacement: int | None
-    crafted: CraftedRecord | None = None  # what stands in D as x, in the place of the data's record; None leaves that
+    crafted: CraftedRecord | None = None  # the record that replaces the data's record as x in D; None keeps that
     opposite: CraftedRecord | None = None  # what takes the place of x in D', where it is in no data set either, or None

@@ -40,7 +40,7 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
     temporary.unlink(missing_ok=True)
     try:
         temporary.touch(0o600 if private else 0o666, exist_ok=False)
-        permissions = stat.S_IMODE(temporary.stat().st_mode)  # what the system granted of those
+        permissions = stat.S_IMODE(temporary.stat().st_mode)  # permissions that the system granted
         yield temporary
         # Some writers make the file anew, with permissions of their own.
         temporary.chmod(permissions)
@@ -113,7 +113,7 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
-    except UnicodeDecodeError as error:  # whose text repeats a byte of a file that may be secret
+    except UnicodeDecodeError as error:  # its text repeats a byte of a file that may be secret
         raise InputError(f"{path} cannot be read: it is no text in UTF-8") from error
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error

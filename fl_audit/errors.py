@@ -29,7 +29,7 @@ class Remedy:
     """
 
     key: str  # its name
-    value: str | bool | int | tuple[str, ...]  # what it is set to; words are added to those that are there
+    value: str | bool | int | tuple[str, ...]  # the value to set; words are added to the existing ones
     section: str = "data"  # section of the configuration that it stands in
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ class Key(StrEnum):
     LOG_ODDS = "log-odds"  # increments of the insider's log-odds per trial, float64
     SCORES = "scores"
     """Noise along the difference of D and D' as normal scores, under D and under D' (trials, 2), float64."""
-    SCORE = "score"  # what a round says for the differing record where there is no likelihood ratio, per trial, float64
+    SCORE = "score"  # score of a round for the differing record where there is no likelihood ratio, per trial, float64
     COINS = "coins"
     """The coins of canaries in a round, in the trials of a batch; sent only to the client that sends them."""
     TIMES = "times"

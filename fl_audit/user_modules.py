@@ -54,7 +54,7 @@ def search_last(directory: Path) -> None:
     _searched[:] = [str(place)]
     if is_last:
         return
-    # What stands beside fl_audit is looked for as long as that is the user's directory, and no longer.
+    # Modules beside fl_audit are searched for only as long as that is the user's directory.
     before = [entry for entry in sys.path if entry not in _added]
     _added.clear()
     others = [entry for entry in before if Path(entry or ".").resolve() != place]
@@ -268,7 +268,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 class SentModule:
     """A module to be sent to another process."""
 
-    path: str  # where its file is on the machine that it comes from
+    path: str  # path of its file on its original machine
     source: str  # its text
 
     @property

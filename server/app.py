@@ -62,7 +62,7 @@ class FederationPlan:
     membership: bool = True  # whether the final models are attacked by the membership adversary
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     evaluate_every: int = 1
-    # How Epsilon* is found without pooling members' losses; None pools them.
+    # Settings of Epsilon* without pooling members' losses; None pools them.
     federated_losses: FederatedLosses | None = None
     # The strategy that the server follows; a study of broken mechanisms puts another in its place.
     strategy: type[DPStrategy] = DPStrategy
@@ -70,8 +70,8 @@ class FederationPlan:
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
-    more: MoreQueries = field(default_factory=MoreQueries)  # what else final models are asked about the targets
-    initial: InitialWeights = InitialWeights.DRAWN  # where training begins
+    more: MoreQueries = field(default_factory=MoreQueries)  # further queries to final models about the targets
+    initial: InitialWeights = InitialWeights.DRAWN  # start of training
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class FederationClock:
 class _ReleaseRecorder:
     """A recorder of the clients' view of the first trials."""
 
-    view: View  # what they see: noised sums or models
+    view: View  # the view of clients: noisy sums or models
     keep: int  # of how many trials
     on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise

@@ -51,9 +51,9 @@ class EvaluatedRelease:
 
     federation: LoadedFederation  # the federation with its data
     batch: TrialBatch  # the trials
-    number: int  # which release, 0 being the initial models
+    number: int  # number of the release, 0 being the initial models
     models: Tensor  # stacked models (trials, parameters)
-    membership: Membership  # which targets were in
+    membership: Membership  # membership of the targets
 
     @property
     def is_last(self) -> bool:
@@ -220,7 +220,7 @@ class ReleaseEvaluator:
     federation: LoadedFederation
     challenger: SeededChallenger  # tells which those are
     batches: Sequence[TrialBatch]  # the batches that travel together
-    findings: Sequence[ReleaseFinding]  # what looks at the releases
+    findings: Sequence[ReleaseFinding]  # functions that analyse the releases
     # Chooses a release of every trial; None takes the last one. What is looked at last are the chosen models.
     stopping: EarlyStopping | None = None
     _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
@@ -257,7 +257,7 @@ class ReleaseEvaluator:
                 return later
         models = copy_to_tensor(array).to(self.federation.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
-            # What is seen of a trial does not hang on how long others of its batch train.
+            # The view of a trial does not depend on how long others of its batch train.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
         release = EvaluatedRelease(self.federation, batch, number, models, membership)
@@ -272,7 +272,7 @@ class ReleaseEvaluator:
 class BackgroundEvaluation:
     """Evaluates releases one after the other in a thread of its own; at most one waits."""
 
-    evaluate: Callable[[int, Mapping[str, Floats32]], None]  # what to do with a release
+    evaluate: Callable[[int, Mapping[str, Floats32]], None]  # the function that evaluates a release
     executor: ThreadPoolExecutor  # the thread
     releases: tuple[int, ...]  # numbers of the releases to evaluate; the others are passed over
     _pending: Future[None] | None = field(init=False, default=None)

@@ -15,7 +15,7 @@ from fl_audit.strategies.grids import GridAround
 from fl_audit.strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
-_START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first
+_START_SECONDS = 120.0  # time limit of the first call of a client: its process starts and imports first
 _MOST_ASKED = 256
 """Largest number of clients that get ready before the first round; on larger clusters the others start in it."""
 _POLL_SECONDS = 0.02

@@ -37,14 +37,14 @@ class BatchResult:
     """Everything that is known after the last round of a batch."""
 
     batch: TrialBatch  # the trials
-    membership: Membership  # which targets were in
+    membership: Membership  # membership of the targets
     rounds: int  # number of rounds
     evaluated: tuple[int, ...]  # numbers of the releases that were evaluated, 0 being the initial models
-    columns: ResultColumns  # what all who looked found
+    columns: ResultColumns  # all findings
     final_models: Tensor  # models after the last round (trials, parameters)
-    kept: Mapping[str, Tensor]  # what clients saw of the kept trials, by name; empty if the batch has none
+    kept: Mapping[str, Tensor]  # the clients' view of the kept trials, by name; empty if the batch has none
     targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
-    # What the final models answer to the targets' records, by name; empty in the identifiability audit.
+    # Outputs of the final models for the targets' records, by name; empty in the identifiability audit.
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
@@ -62,7 +62,7 @@ class BatchResult:
             clients = next(iter(found.clients.values())).shape[2]
             frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
         if told := found.insiders:
-            if "log_odds" in told:  # those of each insider, its belief in the truth, and whether it was right
+            if "log_odds" in told:  # columns of each insider, its belief in the truth, and whether it was right
                 odds = told["log_odds"]
                 told = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
             frames["insiders"] = self._frame(told, insider=found.insider_clients)
@@ -121,8 +121,8 @@ QUERIES, VALUES = "queries", "values"
 class MoreQueries:
     """Further questions about the targets to the final models."""
 
-    queries: int = 1  # how many ways of asking about each target; 1 is its records alone
-    ways: Queries | None = None  # which ways these are; None with one
+    queries: int = 1  # number of queries about each target; 1 is its records alone
+    ways: Queries | None = None  # the variations of the queries; None with one
     attribute: Attribute | None = None  # the attribute whose values are tried; None if none are
 
 
@@ -136,7 +136,7 @@ class TargetOutputs:
     evaluated: Sequence[int]  # numbers of the releases that are shown
     sees_weights: bool = False  # whether what a white-box attacker sees is kept, of three releases, the last among them
     is_active: bool = False  # whether the losses of all releases are, because an insider pushes them up
-    more: MoreQueries = field(default_factory=MoreQueries)  # what else is asked
+    more: MoreQueries = field(default_factory=MoreQueries)  # further queries
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))

@@ -29,8 +29,8 @@ class SeededChallenger:
 
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
-    who: MembershipScheme = MembershipScheme.BY_COINS  # which of them are in
-    prior: Floats | None = None  # how likely each is to be the one that is in, (targets,); None where all equally are
+    who: MembershipScheme = MembershipScheme.BY_COINS  # the rule of membership
+    prior: Floats | None = None  # probability of each to be the one that is in, (targets,); None where all are equal
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
     def membership(self, trials: Sequence[int]) -> Membership:

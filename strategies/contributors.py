@@ -33,7 +33,7 @@ class ClientRoster:
         int, tuple[int, ...]
     ]  # the targets of the federation that a partition holds, of those that hold any
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
-    shards: tuple[Integers, ...]  # which units each partition holds: records of D, users, or the client itself
+    shards: tuple[Integers, ...]  # units of each partition: records of D, users, or the client itself
     units: int  # number of all units
 
     @property
@@ -48,7 +48,7 @@ class ContributingClient:
 
     client: int  # its partition
     rows: Integers | None = None  # in which trials of the batch, ascending; None is in all of them
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # what it is told beside the models
+    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # further settings besides the models
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ContributionCall:
     """All clients that are asked to contribute to a round of a batch."""
 
     asked: tuple[ContributingClient, ...]  # the clients, ascending
-    taking_part: Tensor | None = None  # which units take part, bool (trials, units), in a secret sample; else None
+    taking_part: Tensor | None = None  # the participating units, bool (trials, units), in a secret sample; else None
 
 
 def call_of(
@@ -122,7 +122,7 @@ class ReceivedContribution:
     # The largest L2 norm that an honest contribution has, one for all trials of the batch or each its own (trials,).
     longest: Floats | float = np.inf
     half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a trial
-    users: int = 0  # where users are units, how many of them it holds, each of whom has a bit; else 0
+    users: int = 0  # where users are units, its number of users, each of whom has a bit; else 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the sum in the contribution, checked."""
@@ -135,7 +135,7 @@ class Received:
     """The result of a round."""
 
     total: Tensor  # sum of contributions in partition order, float32 (trials, parameters)
-    local_sensitivity: Floats  # what the victim says of it, float64 (trials,); zero where the noise does not follow it
+    local_sensitivity: Floats  # the victim's report of it, float64 (trials,); zero where the noise does not follow it
     centred_bits: Tensor  # sum over clients of their bits less one half, float64 (trials,); zero for a fixed norm
     of_victim: Tensor | None = None  # the victim's contribution, where the server is the adversary; None elsewhere
 

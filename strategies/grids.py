@@ -25,7 +25,7 @@ class GridAround(Grid):
         self.grid = grid
 
     def __getattr__(self, name: str) -> Any:
-        # What only some grids have.
+        # Methods of some grids only.
         return getattr(self.grid, name)
 
     set_run = property(lambda self: self.grid.set_run)

@@ -37,7 +37,7 @@ class ReleaseQueries(RoundQueries):
     # everything is noted; of the others the totals are.
     insiders: Mapping[int, Sequence[int]]
     batches: Sequence[TrialBatch]  # the batches that travel together
-    # What insiders said, one array (trials, ...) a round, and the clipping norms of each round.
+    # Insiders' answers, one array (trials, ...) a round, and the clipping norms of each round.
     _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
@@ -111,7 +111,7 @@ class ReleaseQueries(RoundQueries):
 class InsiderQueries(ReleaseQueries):
     """Shows releases, and collects log-odds and measurements of the noise."""
 
-    layout: ResidualsLayout  # what an insider's measurements of the noise stand for
+    layout: ResidualsLayout  # layout of an insider's measurements of the noise
     # Tells which of the sums was released, (trials, rounds), once the last round is over; see `Residuals.opened`.
     true_side: Callable[[TrialBatch], Integers]
     # Opens shares of the noise beside what was measured; None where clients add none.
@@ -191,7 +191,7 @@ class TargetQueries(ReleaseQueries):
         signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
         # Along other directions the noise has nothing to hide.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
-        if not self.knows_others:  # who weighs candidates knows the noise along none but the one that is in
+        if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in
             hides &= self.challenger.membership(batch.trials).is_in
         added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
         added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
@@ -232,7 +232,7 @@ class CanaryQueries(ReleaseQueries):
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Record the scores, and the number of steps of private training that used each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
-            # How often each canary that is in went into the round, (trials, canaries).
+            # Number of times that each canary that is in went into the round, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
                 sent = found[Answer(victim, TRAIN, batch.name)]

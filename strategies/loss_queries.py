@@ -48,7 +48,7 @@ class FederatedLosses:
 class LossQueries(RoundQueries):
     """The questions of a run of some batches, and Epsilon* from the answers."""
 
-    settings: FederatedLosses  # what is asked
+    settings: FederatedLosses  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
     batches: Sequence[TrialBatch]  # the batches that travel together
     clients: int  # number of clients

@@ -52,11 +52,11 @@ class _Kept:
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     turns: Integers | None = None  # in how many rounds each unit took part, (trials, units)
     units: Integers | None = None  # see `Samples.of_units`
-    crowds: Integers | None = None  # how often a unit took part in 0, 1, ... trials
-    sample: Flags | None = None  # that of the round before, (trials, units)
-    model: Tensor | None = None  # what the public steps have come to, (trials, parameters)
+    crowds: Integers | None = None  # number of units that took part in 0, 1, ... trials
+    sample: Flags | None = None  # sample of the previous round, (trials, units)
+    model: Tensor | None = None  # result of the public steps, (trials, parameters)
     state: OptimizerState = field(default_factory=OptimizerState)
-    norms: Tensor | None = None  # what the rule makes of shown bits, (trials,)
+    norms: Tensor | None = None  # result of the rule on public bits, (trials,)
     odd: Integers | None = None  # last bits of releases that are 1, (1 + places, 2 sides), all coordinates first
     rounds: int = 0
 

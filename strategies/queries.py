@@ -103,7 +103,7 @@ class AccountantNotes(RoundQueries):
 
     evaluated: Sequence[int]  # releases that the tables have, 0 being the initial models
     shards: Sequence[int]  # number of records of each client
-    steps: PrivateSteps  # what the schedule makes each client's accountant count
+    steps: PrivateSteps  # the count of each client's accountant by the schedule
     _counted: dict[tuple[str, int, int], _Counted] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:

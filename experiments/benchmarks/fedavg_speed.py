@@ -48,7 +48,7 @@ TARGETS = (
     ("time of a round on Ray over that of stock Flower", STOCK, RAY_ONE, "<= 1.1"),
     ("client updates a second on Ray over stock Flower's", RAY_MANY, STOCK, ">= 5"),
     ("client updates a second on the local engine over pfl's, a process a core", LOCAL_ONE, PFL_ALL, ">= 1"),
-    # Where others use the cores too, one process of pfl is the faster way.
+    # If other processes use the cores too, one process of pfl is the faster way.
     ("client updates a second on the local engine over pfl's, 1 process", LOCAL_ONE, PFL_ONE, ">= 1"),
     ("client updates a second on the local engine over the loop's", LOCAL_ONE, LOOP, ">= 2"),
 )

@@ -125,8 +125,8 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
         ran = subprocess.run(_command(config, scratch, "--engine", str(engine)), capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"the run with {clients} clients ended with {ran.returncode}: {ran.stderr[-300:]}")
-        # What it took until the first round was over: seconds since the process was started, processor seconds of the
-        # driver, which others on the machine do not lengthen, and the most resident memory of the driver, in MiB.
+        # Costs until the first round was over: seconds since the process was started, processor seconds of the driver,
+        # which others on the machine do not lengthen, and the peak resident memory of the driver, in MiB.
         seconds, busy, memory = json.loads(ran.stdout.splitlines()[-1])
         return seconds, busy, memory
 

@@ -39,7 +39,7 @@ _LATE = 20.0
 class Told(NamedTuple):
     """The message of a process, and how it ended."""
 
-    values: dict[str, Any] | None  # what it told last; None for nothing
+    values: dict[str, Any] | None  # its last message; None for none
     ended: str  # how it ended, in words; empty if it ended well
     is_late: bool = False  # whether it was ended because its time was over
 
@@ -116,7 +116,7 @@ def run_isolated(
     try:
         status = _waited(child, seconds, told)
     finally:
-        # Whoever it started ends with it.
+        # Its children end with it.
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

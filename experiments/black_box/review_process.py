@@ -71,7 +71,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
 def _environment(place: Path) -> dict[str, str]:
     home = place / "home"
     home.mkdir()
-    # What is written to the home directory is written to another one; packages of the user stay where they are.
+    # Writes to the home directory go to another one; packages of the user stay in place.
     environment = _SWITCHES | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase() or ""}
     return environment | {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
 
@@ -81,7 +81,7 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
     large = {name for name, path in paths.items() if path.is_file() and path.stat().st_size > _LARGEST}
     # Pipes, sockets and devices cannot be copied, and an app has them for its time alone.
     odd = {name for name, path in paths.items() if path.exists() and not (path.is_file() or path.is_dir())}
-    # Where temporary files are kept in the app's directory, the copy is not copied into itself.
+    # If temporary files are kept in the app's directory, the copy is not copied into itself.
     rooms = {name for name in names if name.startswith(DIRECTORY_PREFIX)}
     return large | odd | rooms | set(_LEFT_OUT(directory, names))
 

@@ -24,13 +24,13 @@ class StrategyOptions:
     epsilon: float | None = None  # the claimed epsilon
     delta: float = 1e-5  # delta of the claimed epsilon
     noise_multiplier: float | None = None  # the claimed noise, in its place
-    noise_over: str = "sensitivity"  # what the claimed noise multiplies
+    noise_over: str = "sensitivity"  # quantity that the claimed noise multiplies
     rounds: int = 1  # rounds that the claim is for
     clients: int = 4  # clients in a trial
     norm: float | None = None  # norm that the claim refers to; None for the strategy's
     is_clipped: bool = True  # whether anything but the clients' own code clips
     mods: tuple[str, ...] = ()  # modifiers of the client app, as `package.module:name`
-    observer: str = "client"  # where the adversary sits
+    observer: str = "client"  # position of the adversary
     exclude: tuple[str, ...] = ()  # scenarios that are left out
     include: tuple[str, ...] | None = None  # scenarios that are played; None for all
     confidence: float = 0.95  # as of `audit_system`

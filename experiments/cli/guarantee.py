@@ -243,7 +243,7 @@ def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Ac
         try:
             rows.append(found(name))
         except InputError as error:
-            if name is exact:  # what counts; another one may be unable for a reason that is beside the point
+            if name is exact:  # the main result; another accountant may fail for an irrelevant reason
                 raise
             rows.append(_Row(name, None, str(error)))
     return rows

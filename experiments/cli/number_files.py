@@ -21,7 +21,7 @@ _ARRAY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
 _BETWEEN_CELLS = re.compile(r"[,;\t| ]+")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _WORDS = {"true": 1.0, "false": 0.0}  # coins, as NumPy and pandas write them
-_NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # what a line above numbers is taken for a name by
+_NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # pattern of a line above numbers that is taken as a name
 
 
 def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:

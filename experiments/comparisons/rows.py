@@ -18,7 +18,7 @@ class RunRow:
     """The values of one run; None where it has no such number."""
 
     run: str  # name of its directory
-    verdict: str  # what became of the guarantee
+    verdict: str  # the verdict on the guarantee
     belief: float | None  # the guarantee: nobody becomes surer than this, but for a chance of delta
     # `epsilon`, `delta`: the same guarantee as differential privacy.
     epsilon: float | None

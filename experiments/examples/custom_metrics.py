@@ -54,7 +54,7 @@ def train_client(message: Message, context: Context) -> Message:
     net = Net()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
-    # How often this client has trained is kept in its state, as momentum or a personal head would be.
+    # The number of this client's trainings is kept in its state, as momentum or a personal head would be.
     before = context.state.metric_records.get("trained", MetricRecord({"times": 0}))
     times = 1 + float(str(before["times"]))
     context.state["trained"] = MetricRecord({"times": times})

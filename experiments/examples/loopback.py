@@ -96,8 +96,8 @@ class Loopback:
 
     place: Path  # directory of all its files
     hospitals: int = HOSPITALS  # SuperNodes
-    canaries: int = 1  # how many of them, the first ones, send canaries
-    down: int = 0  # how many of them, the last ones, never come
+    canaries: int = 1  # number of the first ones that send canaries
+    down: int = 0  # number of the last ones that never come
     port: int = field(default_factory=_free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 

@@ -32,7 +32,7 @@ class SecondLook:
     """The result of a second look at claims that do not hold."""
 
     statement: str  # the claim's
-    where: str  # how the claim's `where` begins; empty for all
+    where: str  # beginning of the claim's `where`; empty for all
     cause: Cause  # why it does not hold
     said: str  # the same in a sentence, with what shows it
 
@@ -46,8 +46,8 @@ NOTHING = Interval(nan, nan, nan)
 class PaperClaim:
     """A sentence of a paper, made into a range for one number of ours."""
 
-    section: str  # where the paper says so
-    statement: str  # what it says, in our words
+    section: str  # section of the paper
+    statement: str  # the statement, in our words
     where: str  # on what it was tested
     quantity: str  # the number
     found: Interval  # the number as measured, with its interval; of one width 0 if it is a closed form
@@ -59,10 +59,10 @@ class PaperClaim:
     # With how many trials the interval narrows: its width falls as trials to this power. 1 for a share of 0 or 1.
     narrows: float = 0.5
     runs: tuple[str, ...] = ()  # names of the settings behind it, where trials can be added to each
-    shares: tuple[float, ...] = ()  # how much of the squared width of the interval is due to each of them; empty: alike
-    second_look: str = ""  # what a second look showed, where it does not hold; empty before
-    # What has to hold for the sentence to speak of anything, whatever it says. A claim with a premise that fails cannot
-    # be tested; one that is not decided leaves it as it is.
+    shares: tuple[float, ...] = ()  # share of each of them in the squared width of the interval; empty: alike
+    second_look: str = ""  # result of a second look, where it does not hold; empty before
+    # Premises without which the sentence is empty. A claim with a premise that fails cannot be tested; an undecided
+    # premise changes nothing.
     premises: "tuple[PaperClaim, ...]" = ()
 
     @property

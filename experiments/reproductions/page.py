@@ -108,7 +108,7 @@ def differences_html(result: ItemResult) -> str:
     computed, differing = result.computed
     if computed:
         alike = f"{computed - len(differing)} of {plural(computed, 'printed number')}"
-        # Where most numbers differ they all stand in the table, and the remarks say why.
+        # If most numbers differ, all of them are in the table, and the remarks say why.
         listed = differing if len(differing) <= _MOST_LISTED else ()
         parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
     if held := result.beside("theory"):

@@ -41,7 +41,7 @@ class ItemRow:
     low: float = math.nan
     high: float = math.nan
     repetitions: int = 0  # number of trials, also of simulated ones; 0 if nothing is random
-    note: str = ""  # what the numbers rest on
+    note: str = ""  # basis of the numbers
 
     @property
     def found(self) -> Interval:
@@ -87,14 +87,14 @@ class ItemResult:
 
     frame: pd.DataFrame  # its rows, see `table`
     figure: Figure  # the picture, arranged as in the paper
-    caption: str  # what the picture shows
-    remarks: tuple[str, ...] = ()  # why our numbers differ, or may differ, from the printed ones
-    shown_rows: int = 60  # how many rows the page shows; the CSV file holds all of them
-    played: str = ""  # what was trained or simulated for it; empty if the page says so elsewhere
+    caption: str  # description of the image
+    remarks: tuple[str, ...] = ()  # reasons why our numbers differ, or may differ, from the printed ones
+    shown_rows: int = 60  # number of rows on the page; the CSV file holds all of them
+    played: str = ""  # what was trained or simulated for it; empty if the page describes it elsewhere
     data: tuple[str, ...] = ()  # the data sets that it shows; empty if the page says so elsewhere
-    # What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
+    # Description of a known departure from theory, which is then not counted as missed; else empty.
     finding: str = ""
-    claims: tuple[PaperClaim, ...] = ()  # what the paper says in words, held against the numbers
+    claims: tuple[PaperClaim, ...] = ()  # claims in the text of the paper, tested by the numbers
     spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
@@ -145,10 +145,10 @@ MINUTES = 65.0
 class Context:
     """Everything besides the paper that the making of a table or figure may depend on."""
 
-    directory: Path  # where all files are written
+    directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
     extent: Extent = Extent.FULL  # full or quick
-    engine: Engine | None = None  # where clients run; None means in this process, or in one for every core
+    engine: Engine | None = None  # engine of the clients; None means in this process, or in one for every core
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
@@ -180,9 +180,9 @@ class MadeItems:
     results: tuple[tuple[Item, ItemResult], ...]  # each item that could be made, with its result
     left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
     remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
-    # What the results rest on, in a few words each, such as the data sets and the number of runs.
+    # Basis of the results, in a few words each, such as the data sets and the number of runs.
     basis: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # what a reader has to know before reading any number
+    warnings: tuple[str, ...] = ()  # warnings to read before any number
     played: str = ""  # HTML that says what was trained or simulated
     # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
     opening: str = ""

@@ -74,7 +74,7 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
-    # Which share was meant where a number below 1 is asked for, and percent were given.
+    # The share that was meant where a number below 1 is asked for, and percent were given.
     given, limit = problem["input"], problem.get("ctx", {}).get("lt")
     share = in_percent(given) if limit == 1 and isinstance(given, int | float) else ""
     return f"accepted {'is' if described.startswith('text') else 'are'} {described}{share}"

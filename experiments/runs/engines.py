@@ -111,7 +111,7 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
 def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
     """Let an interrupt (Ctrl-C) end waiting calls, so that nothing keeps the run from ending."""
     previous = signal.getsignal(signal.SIGINT)
-    # Whoever started this process in the background may have had it ignore interrupts.
+    # A process that was started in the background may ignore interrupts.
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:
         yield
         return

@@ -123,7 +123,7 @@ def _levels(plan: AuditPlan, chance: float) -> tuple[list[Level], Level]:
     halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "every record is claimed something"
-    # Who does not know in which rounds the record took part adds them all up: a share of them holds it.
+    # An attacker that does not know in which rounds the record took part adds them all up: a share of them holds it.
     own = Level(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
     ladder = [
         Level.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)

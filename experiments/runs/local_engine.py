@@ -247,7 +247,7 @@ class _Workers:
             return self._client_app(message=call.message, context=call.context)
         except SystemExit as ended:
             return RuntimeError(f"it ended itself with status {ended.code}")
-        except Exception as error:  # whatever a client raises becomes an error reply, as under Flower's runtime
+        except Exception as error:  # any exception of a client becomes an error reply, as under Flower's runtime
             return error
 
 

@@ -29,7 +29,7 @@ from fl_audit.experiments.runs.run import require_playable
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
-_FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # where nobody says how many
+_FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # limits of the default number
 _MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
@@ -46,7 +46,7 @@ TABLE_OPTIONS = (
     *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
 )
 """Settings of [data] that are options of `init`."""
-_NOT_READ = ("name", "data-dir", "user-across-clients")  # what says nothing of how a file is read
+_NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
 _AS_CLIENTS = ("partition", "strategy", "adjacency")  # settings that options of `init` follow, or stand for
 _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 _EXAMPLES = {
@@ -66,7 +66,7 @@ class ConfigRequest:
     """A user's request for a configuration."""
 
     data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
-    target: str  # what is claimed: one of the four targets of [privacy]
+    target: str  # the target: one of the four targets of [privacy]
     value: float  # the value that is claimed for it
     label: str | None = None  # column to be learned, of a table
     clients: int | None = None  # clients; None is 10, or as many as there are owners
@@ -74,8 +74,8 @@ class ConfigRequest:
     delta: float | None = None  # delta of the guarantee; None is a tenth of 1 / records, or 1 / users
     trials: int | None = None  # the number of trials; None is as often as tells whether the claim is kept
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
-    adjacency: str | None = None  # how neighbours differ; None follows from users and strategy
-    strategy: str | None = None  # how clients train; None follows from the adjacency
+    adjacency: str | None = None  # relation between neighbours; None follows from users and strategy
+    strategy: str | None = None  # training of the clients; None follows from the adjacency
 
 
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -102,7 +102,7 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
     with in_options():
         if not set(needed) - set(said):
             raise first
-        # Whoever follows the first remedy alone is refused for the next reason.
+        # A user who follows only the first remedy is refused for the next reason.
         text = f"{first}. That alone would be refused for another reason. With all that is needed: {' '.join(needed)}"
         raise InputError(text, first.remedies, first.choices) from first
 
@@ -170,7 +170,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
     pool = len(source.pool)
     require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
-    # What was found of the file is written down, so that it can be seen and changed.
+    # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
     plan = resolve(parse_config(values))
@@ -179,14 +179,14 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     if "path" in values["data"]:
         values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
-    # How many records train, and why not all.
+    # The number of training records, and why not all train.
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
     if plan.public.users:
         share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
-    # What was found of the file is no longer in doubt once it is written down: the doubts stand with the source.
+    # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
     cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
     return text, [f"read: {source.description}", share, *told, *cautions]

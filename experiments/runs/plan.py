@@ -53,8 +53,8 @@ _DATA_OPTIONS = (
 class AuditPlan:
     """A resolved configuration."""
 
-    config: RunConfig  # what the user wrote, defaults filled in
-    guarantee: Guarantee | None  # what is claimed; None where nothing is
+    config: RunConfig  # the user's configuration, defaults filled in
+    guarantee: Guarantee | None  # the guarantee; None where nothing is claimed
     public: Federation  # the federation that is audited
 
     def with_seed(self, seed: int) -> "AuditPlan":
@@ -90,7 +90,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     else:
         require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
     local_randomizer = _randomizer(config)
-    # Those of D, and those outside it, which may stand in D'.
+    # The records of D, and those outside it, which may be in D'.
     for records in (split.inside, split.outside):
         if local_randomizer is not None and records is not None:
             local_randomizer.require_records(records)

@@ -249,7 +249,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
-        # What nobody could weigh again is not kept.
+        # Releases whose log-odds nobody could recompute are not kept.
         keep_releases=0 if audit_of(plan.public).not_weighed_again(plan.public) else run.keep_releases,
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
@@ -281,7 +281,7 @@ def finish(
         if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
             frames["targets"] = late.attacks.with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
-            if label in SECRET_TABLES:  # who took part, and the like, stays with the challenger
+            if label in SECRET_TABLES:  # participation and the like stay with the challenger
                 continue
             with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)

@@ -31,9 +31,9 @@ class Sizes:
     largest_client: int  # records of D that the largest client holds
     classes: int
     features: int  # numbers of one record
-    description: str  # what was read, in a line
+    description: str  # description of the data, in a line
     parameters: int  # parameters of the model that are trained
-    columns: tuple[ColumnUse, ...]  # what each column of a table became; empty where the data are no table
+    columns: tuple[ColumnUse, ...]  # use of each column of a table; empty where the data are no table
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Check:
     """The check of a configuration."""
 
     plan: AuditPlan  # the resolved plan, with the guarantee
-    sizes: Sizes  # what there is
-    cautions: tuple[DataWarning, ...]  # what the user of the data should look at
-    limits: PlannedLimits | None  # what the run could find; None where no insider plays or nothing is claimed
-    probe: Probe | None  # what it would take; None where that was not asked for
-    footprint: Footprint  # what it would leave on disk
-    # How often the record could count without being found, if its contributions are as long as the clipping norm; None
-    # where nothing is asked about it.
+    sizes: Sizes  # the real sizes
+    cautions: tuple[DataWarning, ...]  # warnings about the data for the user
+    limits: PlannedLimits | None  # limits of the run; None without an insider or a claim
+    probe: Probe | None  # estimate of its time and memory; None where not requested
+    footprint: Footprint  # its disk space
+    # Number of times that the record could count unnoticed, if its contributions are as long as the clipping norm; None
+    # where no test asks about it.
     signal: SignalLimit | None = None
 
     @property

@@ -47,7 +47,7 @@ class Secret(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     seed: int = Field(ge=0, lt=2**64)  # of which bits, samples and noise are drawn, 0 to 2**64 - 1
-    run: str  # what distinguishes this run from every other
+    run: str  # identity of this run among all others
     data: str  # digest of the records that are trained and tested on
     outside: str | None = None  # digest of those outside D; None in runs of versions that did not note it
     # Key of the digest of records that are not published, 128 bits in hexadecimal digits; None in runs of versions that
@@ -89,7 +89,7 @@ class RunDirectory:
         try:
             return Secret.model_validate(stored)
         except ValidationError:
-            # What stands in the file is secret, and is not repeated here.
+            # The content of the file is secret, and is not repeated here.
             raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
 
     @contextmanager
@@ -136,7 +136,7 @@ class RunDirectory:
             try:
                 yield plan.with_seed(chosen.seed)
             except InputError:
-                # What is wrong may show once the run has begun: nothing of it may stand in the way of the next try.
+                # A fault may show once the run has begun: none of its files may be in the way of the next try.
                 if not any((self.path / "challenger" / "batches").glob("batch-*")):
                     shutil.rmtree(self.path, ignore_errors=True)
                 raise
@@ -190,7 +190,7 @@ class RunDirectory:
             return False
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
-        # What is left out of these is filled in when the run is resolved.
+        # Values that are left out of these are filled in when the run is resolved.
         for key in ("trials-per-batch", "keep-releases"):
             wanted["run"].setdefault(key, stored["run"].get(key))
         found = differences(stored, wanted)

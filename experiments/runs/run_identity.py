@@ -72,7 +72,7 @@ def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> lis
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [
         f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
-        for key in old  # what an older version did not write has the value that leaves all as it was
+        for key in old  # a key that an older version did not write has the value that changes nothing
         if key not in _NOT_COMPARED and not _nearly_equal(old.get(key), new.get(key))
     ]
 

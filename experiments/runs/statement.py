@@ -167,7 +167,7 @@ def _compared(directory: Path, statement: dict[str, Any], key: str) -> Verified:
     here = _digests(directory)
     missing = [name for name in signed if name not in here]
     secret = [name for name in signed if name.startswith(f"{_SECRET}/")]
-    # Who is handed a run without the challenger's folder can check the rest.
+    # Whoever gets a run without the challenger's folder can check the rest.
     left_out = secret if secret and not (directory / _SECRET).exists() else []
     return Verified(
         statement,

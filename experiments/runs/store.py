@@ -67,7 +67,7 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
-        # What pandas adds about its columns takes as much as four of them, and none of ours needs it.
+        # Pandas' own metadata on its columns takes as much space as four of them, and no reader here needs it.
         Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None),
         file,
         compression="zstd",
@@ -83,7 +83,7 @@ class RunStore:
     """The part of the run directory that the federation writes."""
 
     directory: Path  # the run directory
-    run: str  # what distinguishes this run from every other; batches of another run are none of this one
+    run: str  # identity of this run among all others; batches of another run do not belong to it
     prior: float  # the insider's prior belief in D
     keep_final_models: bool = True  # whether the final models of all trials are kept
 

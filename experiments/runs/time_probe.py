@@ -47,7 +47,7 @@ class Probe:
     round_seconds: float  # one round of all these trials
     seconds: float  # estimate of the whole training, on the local engine
     memory: int  # estimate of the most bytes of memory that all processes hold together, on the engine
-    processes: int  # how many these are: this one, and on Ray those of clients
+    processes: int  # number of processes: this one, and on Ray those of clients
     command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
 
 
@@ -94,16 +94,16 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
     watch, held = _Stopwatch(together, rounds), psutil.Process().memory_info().rss
     settings = plan.config.run
-    # Whatever seed is drawn for the run, its trials take as long.
+    # Whatever seed is drawn for the run, its trials take equally long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
     app = build_server_app(federation, lambda result: None, FederationClock(), watch)
     ahead = read_ahead if settings.trials_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()
     with suppress(_EnoughError):
-        # What clients take on Ray is divided by its processes: here it is told one call after the other.
+        # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
         calls = local_calls(settings) if engine is Engine.LOCAL else 1
         run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)
-    # Where others use the machine too, all that is reckoned from processor seconds lasts as much longer.
+    # If others use the machine too, everything that is computed from processor seconds takes as much longer.
     slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
     first = watch.rounds[0] - watch.begun
     timed = len(watch.rounds) - 1

@@ -34,11 +34,11 @@ Values = dict[str, dict[str, Any]]
 class Way(NamedTuple):
     """A way to train with a guarantee to clients."""
 
-    name: str  # what it is called
+    name: str  # its name
     # `training`, `privacy`: settings that it adds.
     training: dict[str, Any]
     privacy: dict[str, Any]
-    line: str  # how it is drawn
+    line: str  # its line style
 
 
 class ClientFederation(NamedTuple):

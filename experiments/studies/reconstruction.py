@@ -74,8 +74,8 @@ class _RatePoint(NamedTuple):
 
     epsilon: float
     bound: float  # the largest share that the guarantee allows
-    best: float  # that of the best attack on candidates that lie as far apart as they can
-    simulated: float  # that attack's, in as many simulated trials as the trials have
+    best: float  # success of the best attack on candidates that lie as far apart as they can
+    simulated: float  # success of that attack, in as many simulated trials as the trials have
     honest: _Trial  # on digits
     halved: _Trial  # the same with half of the noise
 

@@ -39,7 +39,7 @@ class Point:
     """One configuration of a sweep."""
 
     name: str  # its directory
-    settings: Settings  # what distinguishes it
+    settings: Settings  # the settings that distinguish it
     config: RunConfig  # the whole configuration
 
 
@@ -118,7 +118,7 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
             table = table.setdefault(section, {})
             require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
         if sections == ["privacy"] and name in PRIVACY_TARGETS:
-            for other in PRIVACY_TARGETS:  # what is claimed instead of it in the configuration goes
+            for other in PRIVACY_TARGETS:  # other targets in the configuration are removed
                 table.pop(other, None)
         table[name] = value
     try:

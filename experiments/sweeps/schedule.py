@@ -39,7 +39,7 @@ from fl_audit.user_modules import Portable, sent_modules
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # a run directory: content by path inside it
-_Plans = Mapping[str, AuditPlan]  # what each point is to do, by its name
+_Plans = Mapping[str, AuditPlan]  # the plan of each point, by its name
 _Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its trial-rounds
 _Told = Callable[[str], None]  # is told the name of a point
 

@@ -35,7 +35,7 @@ class Sweep:
 
     models: pd.DataFrame  # one row a model, see `models_table`
     points: pd.DataFrame  # one row a point, see `points_table`
-    utility: Utility  # what utility is
+    utility: Utility  # the measure of utility
     figure: Figure = field(repr=False)  # the landscape
 
 

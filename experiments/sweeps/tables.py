@@ -124,7 +124,8 @@ def points_table(
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
     table = pd.DataFrame(rows)
     risk = "epsilon" if by_guarantee and guarantee_varies(table) else "epsilon_star"
-    # What guarantees nothing is on no frontier of guarantees; a model whose Epsilon* is unbounded is on none of that.
+    # Points without a guarantee are on no frontier of guarantees; a model whose Epsilon* is unbounded is on none of
+    # that.
     usable = np.flatnonzero(np.isfinite(table[risk]) & np.isfinite(table["utility"]))
     if risk == "epsilon":
         usable = usable[table["private"].to_numpy(dtype=bool)[usable]]

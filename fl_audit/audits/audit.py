@@ -81,7 +81,7 @@ class ClaimedRun:
     """A run with a claim, before it is played."""
 
     public: "Federation"
-    guarantee: "Guarantee"  # what is claimed
+    guarantee: "Guarantee"  # the claim
     trials: int
 
 

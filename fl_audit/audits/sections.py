@@ -37,17 +37,17 @@ VERDICT = verdict_section(
 """The section of the verdict, by the tests of the audit."""
 
 SECTIONS: tuple[Section[Any], ...] = (
-    # what was claimed, and what became of it
+    # the claim, and the verdict on it
     VERDICT, guarantee.GUARANTEE, guarantee.RECORD_GUARANTEE, NOISE,
-    # what insiders and attackers achieved
+    # the success of insiders and attackers
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
-    # what the models are worth, and what other guarantees would cost
+    # the accuracy of the models, and the costs of other guarantees
     RELEASED_MODEL, guarantee.OTHER_GUARANTEES,
-    # what the insiders' evidence says in detail
+    # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
-    # what models alone give away, and what is claimed to and by each client
+    # the information in models alone, and the claims to and by each client
     MEMBERSHIP, EPSILON_STAR, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
-    # what was played, and where it comes from
+    # the mechanism, and the origin of the run
     guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
     # for who has to answer for it
     OFFICER,

@@ -26,9 +26,9 @@ class Assessment:
     verdict: Verdict
     evidence: Evidence
     found: tuple[Found, ...]  # the pitfalls, those that break the claim first
-    composed: Composed | None  # what the steps give over all rounds; None without private steps
+    composed: Composed | None  # the privacy loss of the steps over all rounds; None without private steps
     of_users: Composed | None  # the same for users; None where a user has one record
-    unseen: tuple[str, ...]  # what could not be looked at in this training, and why
+    unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
 def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessment:

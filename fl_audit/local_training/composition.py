@@ -27,7 +27,7 @@ class Composed:
     rounds: int  # the rounds that it is for
     # Noise multiplier over the clipping norm, sampling rate (1 for none) and number of steps of all rounds.
     steps: tuple[tuple[float, float, int], ...]
-    records_per_user: int = 1  # how many records of one person it covers
+    records_per_user: int = 1  # number of records of one person that it covers
 
 
 def composed(

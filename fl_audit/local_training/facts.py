@@ -26,7 +26,7 @@ class PrivateEngine:
     norms: tuple[float, ...]  # clipping norm; one for each tensor where every tensor is clipped by itself
     clipping: str  # "flat", "per_layer" or "adaptive"
     is_poisson_asked: bool  # whether Poisson sampling was asked for
-    sampling: Sampling  # how the loader that came back draws
+    sampling: Sampling  # sampling method of the returned loader
     sampler: str  # class of its sampler
     rate: float  # one over the number of batches of that loader, which Opacus accounts with
     expected_batch: float | None  # by which Opacus divides; None for sums
@@ -81,7 +81,7 @@ class PrivateStep:
     noise_multiplier: float
     norm: float  # clipping norm
     learning_rate: float
-    counted: int  # how many steps the accountant counted while it ran
+    counted: int  # number of steps that the accountant counted meanwhile
     noise: Noise | None  # None without noise
     # Kept for replays: the sum of clipped gradients, and the gradients of single records before clipping.
     total: Floats | None = None
@@ -102,7 +102,7 @@ class NamedEpsilon:
     epsilon: float
     delta: float
     history: History
-    after: int  # how many noised steps there were before
+    after: int  # number of noisy steps before it
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class OutsideStep:
     optimizer: str  # class of the optimizer
     is_before: bool  # whether it was taken before an engine was made
     is_wrapped: bool  # whether it is the optimizer that an engine had wrapped
-    tensors: int  # how many tensors of the private model it moved, before or after that was made private
+    tensors: int  # number of tensors of the private model that it moved, before or after that was made private
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class RecordedTraining:
     counted: int = 0  # steps that accountants counted
     history: History = ()  # of the last accountant, at the end
     coupled: tuple[str, ...] = ()  # layers of private models whose output for one record depends on those beside it
-    plateaus: int = 0  # how often a scheduler looked at a loss, or another measure, to set the learning rate
+    plateaus: int = 0  # number of times that a scheduler used a loss, or another measure, to set the learning rate
     left: WhatLeft = field(default_factory=WhatLeft)
     client: int = 0  # number of the client, from 0
     round: int = 1  # the round, from 1

@@ -17,7 +17,7 @@ class PrivateModels:
 
     def __init__(self) -> None:
         self.modules = list[nn.Module]()
-        self.optimizers = dict[int, Any]()  # what Opacus put around an optimizer, by the identity of the latter
+        self.optimizers = dict[int, Any]()  # Opacus' wrappers of optimizers, by the identity of the latter
         self._after = dict[int, dict[str, Tensor]]()  # by the identity of the optimizer that took the last step
         self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
 

@@ -124,7 +124,7 @@ class Found(NamedTuple):
     """A pitfall that a training has."""
 
     pitfall: Pitfall
-    seen: str  # what was seen, as a sentence without its end
+    seen: str  # the observation, as a sentence without its end
 
     @property
     def weight(self) -> Weight:

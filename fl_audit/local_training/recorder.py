@@ -72,7 +72,7 @@ class Recorder:
         edit: Callable[[Any], Any] | None = None,
     ) -> None:
         self.edit, self.track, self._kept, self._followed = edit, Track(), kept_steps, followed
-        self.dataset: Any = None  # that of the first engine
+        self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside, self.moved = list[NamedEpsilon](), list[OutsideStep](), list[Moved]()
@@ -88,7 +88,7 @@ class Recorder:
         self._inside = self.is_random = False  # the latter: whether code between a batch and its step drew
         self._alive = list[object]()  # keeps identities from being used twice
 
-    # What the patches tell.
+    # Calls from the patches.
 
     def knows_module(self, module: nn.Module) -> None:
         """Record a model that is made private."""
@@ -294,7 +294,7 @@ class Recorder:
         with suppress(TypeError, ValueError):
             self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
 
-    # What is made of it.
+    # The resulting facts.
 
     def training(self, left: WhatLeft | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
         """Return the facts of the training that has ended.
@@ -326,7 +326,7 @@ class Recorder:
         unknown, earlier = self.models.compared(arrays)
         return WhatLeft(dict(numbers), dict(evaluation), unknown, earlier)
 
-    # How it is found out.
+    # Helpers.
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
         """Return the batches of a step: those of one loader among the batches drawn since the last step.

@@ -20,7 +20,7 @@ class Track:
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of every batch
-    private: object = None  # that of the first engine; None where there is no engine
+    private: object = None  # the data set of the first engine; None without an engine
     norms: list[list[float]] = field(default_factory=list)  # clipping norms that Opacus adapts itself, by noised counts
     states: list[Mapping[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Tensor]] = field(default_factory=list)

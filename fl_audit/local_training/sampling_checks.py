@@ -190,7 +190,7 @@ def _private_size(evidence: Evidence) -> str:
     for training in _all(evidence):
         used = {step.expected_batch for step in training.noised}
         for engine in training.engines:
-            # Who sets another expected batch does not have it by the rule of Opacus.
+            # If a user sets another expected batch, it does not follow the rule of Opacus.
             said = _size_of(engine) if used <= {engine.expected_batch} else ""
             if said:
                 return said

@@ -32,7 +32,7 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 class RecordReplay:
     """The effect of one record on the compared steps."""
 
-    record: str  # which record, in words
+    record: str  # description of the record
     index: int  # its position in the data set
     is_replaced: bool  # whether another record stood in its place; otherwise it was left out
     steps: int  # steps that were compared
@@ -42,9 +42,9 @@ class RecordReplay:
     moved_absent: float  # the same over steps in which the record took no part
     others: float | None  # largest difference of a gradient of another record, over the largest gradient
     tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in the same units
-    larger_steps: int  # how many steps there were with the record, and
+    larger_steps: int  # number of steps with the record, and
     smaller_steps: int  # without it
-    schedule: tuple[tuple[str, float, float], ...] = ()  # what else differed: its name, with and without the record
+    schedule: tuple[tuple[str, float, float], ...] = ()  # further differences: name, with and without the record
 
     @property
     def is_kept(self) -> bool:
@@ -70,7 +70,7 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
     start = random_states()
     first = _recorded(run, lambda data: data, start)
     dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
-    # What is drawn from other data sets, such as public ones, stays as it is.
+    # Draws from other data sets, such as public ones, do not change.
     private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
     drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
     if not drawn or not first[1].noised:

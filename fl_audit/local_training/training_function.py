@@ -73,7 +73,7 @@ def audit_training(
         return assess(name, found, [f"replays without a record, since {why}"])
     inner, unseen = recorders[0].dataset, list[str]()
     if inner is not None and length_of(inner) != length_of(dataset):
-        # Which records are chosen for the engine may follow their number: there it says nothing to leave one out.
+        # The choice of records for the engine may depend on their number: leaving one out then shows nothing.
         again = replays(runner.run_at_engine, None)
         unseen.append("which records the function chooses for its engine, since replays leave one out behind that")
     else:

@@ -50,8 +50,8 @@ class PrivacyProfile:
     [0.864, 0.88]
     """
 
-    events: tuple[ReleaseEvent, ...]  # what is released; at least one event
-    adjacency: Adjacency  # how neighbours differ: the events' sensitivities refer to it
+    events: tuple[ReleaseEvent, ...]  # the releases; at least one event
+    adjacency: Adjacency  # the relation between neighbours, to which the events' sensitivities refer
     prior: float = 0.5  # the insider's belief in the true data set before anything is seen, above 0 and below 1
 
     def __post_init__(self) -> None:

@@ -58,7 +58,7 @@ class Claim:
     accountant: Accountant = defaults.ACCOUNTANT  # type: ignore[assignment]  # filled in when the claim is made
     sensitivities: Sensitivities = defaults.SENSITIVITIES
 
-    if TYPE_CHECKING:  # What may be given is wider than what the claim holds.
+    if TYPE_CHECKING:  # Arguments may have wider types than the claim's fields.
 
         def __init__(
             self,

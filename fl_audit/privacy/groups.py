@@ -46,7 +46,7 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
         if high >= _LARGEST / size:
             return math.inf
         low, high = high, min(1.25 * high + 0.01, _LARGEST / size)
-    while high - low > 1e-9 * high:  # whatever epsilon is found, the lemma holds of it
+    while high - low > 1e-9 * high:  # the lemma holds for every epsilon found
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return size * high

@@ -34,8 +34,9 @@ class LedgerLine:
     """
 
     name: str  # of the training, such as the number of its run
-    terms: TrainingTerms  # what it releases, by its own account
-    # To what the noise multiplier refers, and the norm to which contributions are clipped; None where they agree.
+    terms: TrainingTerms  # its releases, by its own account
+    # The sensitivity to which the noise multiplier refers, and the norm to which contributions are clipped; None where
+    # they agree.
     sensitivity: float | None = None
     clipping_norm: float | None = None
     digest: str = ""  # over the line and the digest before it; empty before it is written

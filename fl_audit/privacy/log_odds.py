@@ -43,7 +43,7 @@ class NormalLogOdds:
     """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
-    truth: Truth  # which neighbour was used
+    truth: Truth  # the neighbour that was used
     error: ClassVar[float] = 0.0
 
     @property

@@ -42,7 +42,7 @@ class ReconstructionTarget:
     """An attacker identifies the right one of equally likely records with at most a given probability."""
 
     probability: float  # above `chance` and below 1
-    candidates: int = defaults.CANDIDATES  # how many records are equally likely, a whole number from 2
+    candidates: int = defaults.CANDIDATES  # number of equally likely records, a whole number from 2
 
     def __post_init__(self) -> None:
         require_number("candidates is", self.candidates, "whole numbers from 2")

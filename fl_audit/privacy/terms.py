@@ -21,12 +21,12 @@ class TrainingTerms:
     Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
 
-    adjacency: Adjacency  # how neighbours differ, or the name of it
+    adjacency: Adjacency  # the relation between neighbours, or its name
     noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
     rounds: int  # at least 1
     # Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
     sampling_rate: float = defaults.SAMPLING_RATE
-    # What the noise multiplier that is given multiplies; `noise_multiplier` is over the sensitivity whatever it is.
+    # The quantity that the given noise multiplier multiplies; `noise_multiplier` is always over the sensitivity.
     noise_over: InitVar[NoiseOver] = NoiseOver.SENSITIVITY
 
     if TYPE_CHECKING:  # A name will do.

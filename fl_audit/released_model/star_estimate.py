@@ -42,7 +42,7 @@ class StarEstimate:
     # threshold that counts separates the losses of the two sets.
     epsilon_star: float
     delta: float  # the delta that it is stated at
-    method: StarMethod  # how it was found
+    method: StarMethod  # method of the estimate
     interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
     confidence: float  # confidence of the interval
     cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star`; 0 left out none
@@ -51,11 +51,11 @@ class StarEstimate:
     epsilon_star_without_cut: float
     members: int  # number of losses of members
     population: int  # of the population
-    attacks: LossAttacks  # what simple attacks on the losses achieve
+    attacks: LossAttacks  # results of simple attacks on the losses
     # The distributions that were fitted to the scores of members and population; None for `empirical`, or where all
     # losses of a set are equal.
     distributions: _Distributions | None
-    warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
+    warnings: tuple[str, ...]  # warnings on the value or the interval, in words
     # Whether there are too few losses for a value: `epsilon_star` is then the lower end of an interval that holds for
     # any distributions of losses.
     is_lower_bound: bool = False
@@ -180,7 +180,7 @@ def _estimate(
         value, beyond = (float(epsilon_star_of_counts(counts, delta, limit)) for limit in (cut, 0.0))
         interval = empirical_interval(*losses, delta, cut, given.confidence)
     elif not all(np.ptp(each) > 0 for each in scores):
-        # Where a set is constant, the value is 0 or infinite whatever the distribution of the other set.
+        # If a set is constant, the value is 0 or infinite whatever the distribution of the other set.
         value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, given.shift, cut))
         interval = (value, value)
     else:

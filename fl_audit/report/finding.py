@@ -30,7 +30,7 @@ class RunContents:
     run: FinishedRun  # the finished run
     findings: Findings  # the numbers of each finding
     summary: dict[str, Any]  # the content of `summary.json`, schema 1
-    sections: "tuple[Section[Any], ...]"  # how each finding is shown, in this order
+    sections: "tuple[Section[Any], ...]"  # the presentation of each finding, in this order
     is_violated: bool = False  # whether the verdict is `violated`, so that no number acquits by itself
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
@@ -72,16 +72,16 @@ class RunContents:
 class Row:
     """One number of the report with its basis."""
 
-    name: str  # what the number is, with its unit
+    name: str  # name of the number, with its unit
     value: Any  # the number itself; None where it was not determined
-    basis: str = ""  # how it was found, by whom it is accounted for, what it assumes
+    basis: str = ""  # the method, the accountant, and the assumptions
     low: float | None = None  # lower end of its interval; None where there is none, or no limit
     high: float | None = None  # upper end of its interval; None where there is none, or no limit
     confidence: float | None = None  # the least probability with which the interval covers; None where there is none
-    limit: float | None = None  # what the guarantee allows; None where the guarantee says nothing of it
+    limit: float | None = None  # limit of the guarantee; None without one
     is_least: bool = False  # whether the guarantee allows no less than `limit`, and not no more
     is_bound: bool = False  # whether it is a lower bound: its interval starts at it and has no upper end
-    origin: float = 0.0  # where the number says nothing: 1/2 for an AUC
+    origin: float = 0.0  # value without information: 1/2 for an AUC
     largest: float = math.inf  # the largest value that it can have: 1 for a share and an advantage
     is_share: bool = False  # whether it reads best as a percentage
     digits: int = 3  # significant digits that are shown
@@ -91,7 +91,7 @@ class Row:
     wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
     level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its guarantee
     is_violated: bool = False  # whether the verdict of its run is `violated`
-    note: str = ""  # what has to stand beside the number wherever it stands, for one of which nothing is claimed
+    note: str = ""  # a note that always accompanies the number, if nothing is claimed of it
 
     @property
     def read(self) -> Read | None:
@@ -190,11 +190,11 @@ class TableLook(StrEnum):
 class Table:
     """A separate table of a section."""
 
-    title: str  # what it shows
+    title: str  # its title
     columns: tuple[str, ...]  # names of the columns; the first names the rows
     # Cells, as many in each row as there are columns: numbers, text, or None for what was not determined.
     rows: tuple[tuple[Any, ...], ...]
-    look: TableLook = TableLook.NUMBERS  # how it is set
+    look: TableLook = TableLook.NUMBERS  # its layout
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Section(Generic[N]):
     on_page: bool = False
     # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
     trusts: bool = False
-    # What it says in words; empty where it has nothing to say.
+    # Its sentence; empty where it has none.
     sentence: Callable[[N, RunContents], str] = lambda numbers, contents: ""
     # Its numbers with what each rests on.
     rows: Callable[[N, RunContents], list[Row]] = lambda numbers, contents: []

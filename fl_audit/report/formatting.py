@@ -192,16 +192,16 @@ class UnitWords:
     one: str  # the unit in the singular
     many: str  # the unit in the plural
     differing: str  # the unit in which D and D' differ, as captions and tables call it
-    sum: str  # what a round adds up
+    sum: str  # the summands of a round
     measure: str  # in which units that sum is measured
-    others: str  # what the other units contribute
+    others: str  # the contributions of the other units
     whether: str  # the secret of the federation, as a question that begins with `whether`
     that: str  # the same as a statement that begins with `that`, of which somebody may be sure
-    that_short: str  # how it is repeated, after `sure that`
-    not_that: str  # how that statement is denied, after `sure that`
-    there: str  # how a training is told from the other it is compared with: `with the record`
-    not_there: str  # how the other is told from it: `without it`
-    secret_rounds: str  # what is not told to others where rounds are sampled
+    that_short: str  # its repetition, after `sure that`
+    not_that: str  # its denial, after `sure that`
+    there: str  # the description of one of two compared trainings: `with the record`
+    not_there: str  # the description of the other: `without it`
+    secret_rounds: str  # the secret of sampled rounds
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:

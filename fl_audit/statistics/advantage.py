@@ -31,7 +31,7 @@ class MeanInterval:
     high: float  # its upper end
     standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
     confidence: float  # least probability with which the interval covers the true mean
-    count: int  # how many numbers
+    count: int  # number of values
 
 
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:

@@ -24,7 +24,7 @@ class CountDistribution:
     """The distribution of a whole number from 0, and the number of its independent copies."""
 
     probabilities: Floats  # of 0, 1, ...
-    copies: int  # how many of them are added up
+    copies: int  # number of summands
 
 
 def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
@@ -73,7 +73,7 @@ class Counted:
 
     trials: int  # of each count, at least 1
     probability: float  # of a success, above 0 and below 1
-    often: Integers  # how often the count was 0, 1, ..., trials
+    often: Integers  # number of times that the count was 0, 1, ..., trials
 
     @property
     def scores(self) -> Integers:

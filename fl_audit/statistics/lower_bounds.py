@@ -44,19 +44,19 @@ class LowerBound:
     """A lower bound on epsilon with everything that a reader needs to weigh it."""
 
     epsilon: float  # the bound, at least 0; 0 certifies nothing
-    method: BoundMethod  # how it was computed
+    method: BoundMethod  # method of the bound
     delta: float  # the bound is on epsilon at this delta
     # Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes` the
     # posterior probability.
     confidence: float
-    assumption: str  # what it rests on, in words
+    assumption: str  # its assumption, in words
     # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
     # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
     limit_of_detection: float
-    limit_meaning: str  # which of the two, in words
+    limit_meaning: str  # which of the two it is, in words
     members: int  # number of scores of members, those that chose the threshold included
     nonmembers: int  # number of scores of nonmembers, those that chose it included
-    warnings: tuple[str, ...] = ()  # what speaks against the assumption or limits the bound, in words; may be empty
+    warnings: tuple[str, ...] = ()  # warnings on the assumption or the bound, in words; may be empty
 
     def __str__(self) -> str:
         return (

@@ -193,7 +193,7 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
     """Return rules by their expected shift under a Gaussian trade-off: k is chosen, and the threshold follows."""
-    # What is expected is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
+    # The expectation is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
     place = np.clip(fpr * (second.size + 1), 1, second.size)
@@ -243,7 +243,7 @@ def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMea
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return rules by the expected order-statistic bound, given the choosing scores."""
     fpr, thresholds, alarms = _by_rank(way)
-    # What the choosing scores show is uncertain as well: the harmonic sum of both numbers counts.
+    # The choosing scores are uncertain as well, so the harmonic sum of both numbers counts.
     parts = zip(way.measuring, way.choosing, strict=True)
     n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in parts)
     expected = _expected_bound(_rate_at(way, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)

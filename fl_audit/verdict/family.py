@@ -79,7 +79,8 @@ class TestName(StrEnum):
     NOISE_ALONG_GRADIENTS = "noise-along-gradients", 0.02
     COPIED_SIZES = "copied-sizes", 0.03
     SECRET_COORDINATES = "secret-coordinates", 0.03
-    # What the challenger opens: who took part, shares of the noise, quantile bits, and steps that are not random.
+    # Values that the challenger opens: participation, shares of the noise, quantile bits, and steps that are not
+    # random.
     TARGET_TURNS = "target-turns", 0.02
     UNIT_TURNS = "unit-turns", 0.02
     SAMPLE_SIZES = "sample-sizes", 0.02
@@ -161,15 +162,15 @@ class TestResult:
 
     __test__: ClassVar[bool] = False
 
-    name: TestName  # which test
+    name: TestName  # name of the test
     statistic: float  # the number that it rests on; its module says which
     p_value: float  # probability, if the claim holds, of what was found or worse
-    measured: float  # what was found
-    claimed: float  # what the claim says of it, in the same unit
+    measured: float  # the measured value
+    claimed: float  # the claimed value, in the same unit
     # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
     # limit; NaN where no size can be said.
     limit: float = math.nan
-    place: str = ""  # where in the run, such as a tensor or two rounds; empty where the test concerns all of it
+    place: str = ""  # its place in the run, such as a tensor or two rounds; empty for the whole run
     more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
 
     def __post_init__(self) -> None:

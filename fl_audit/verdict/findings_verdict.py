@@ -18,9 +18,9 @@ class VerdictFinding:
     """The verdict on a run, with the judgement that it rests on."""
 
     verdict: Verdict  # the verdict
-    judgement: Judgement | None  # what it rests on; None where there was nothing to judge
-    # How long the trials take that would be conclusive about noise and signal, at the speed of this run; None where its
-    # speed was not noted or no number of trials would do.
+    judgement: Judgement | None  # the judgement behind the verdict; None where there was nothing to judge
+    # Duration of the trials that would be conclusive about noise and signal, at the speed of this run; None where its
+    # speed was not recorded or no number of trials would do.
     seconds_needed: float | None = None
     claimed: float = math.inf  # the claimed epsilon; infinite where nothing was claimed
     # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.

@@ -20,12 +20,12 @@ class TestMessages:
 
     __test__ = False  # it is no test of pytest's
 
-    title: str  # what it looks at
-    breach: str  # what it has found where the guarantee is broken, for a reader who does not know the test
-    measured: str  # what was measured
-    claimed: str  # what the claim says of it
-    limit: str  # what would have been found in 9 of 10 runs
-    remedy: str  # where to look for the cause
+    title: str  # its title
+    breach: str  # the breach that it has found, for a reader who does not know the test
+    measured: str  # the measured value
+    claimed: str  # the claimed value
+    limit: str  # the breach that would have been found in 9 of 10 runs
+    remedy: str  # the place to look for the cause
 
 
 TEST_WORDS: dict[TestName, TestMessages] = {
@@ -292,8 +292,8 @@ class _Number(float):
 class ToldTest:
     """One test of a run in words."""
 
-    test: TestResult  # what it found
-    unit: UnitWords  # how the report speaks of what is protected
+    test: TestResult  # its result
+    unit: UnitWords  # the report's words for the protected unit
 
     @cached_property
     def words(self) -> TestMessages:

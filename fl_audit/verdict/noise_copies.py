@@ -40,7 +40,7 @@ class LikestPair:
     cosine: float  # absolute value of the cosine between them
     first: int  # number of the one vector
     second: int  # number of the other vector
-    pairs: int  # how many pairs were compared
+    pairs: int  # number of compared pairs
 
 
 def _cosine_tail(cosine: float, dimensions: int) -> float:
@@ -57,7 +57,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
     """Return the two most similar of n vectors, regardless of sign."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
+    single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
     best, at, pairs = -1.0, (0, 1), 0
     for start, stop, offset, end in _blocks(len(units), group):
         found = single[start:stop] @ single[offset:end].T

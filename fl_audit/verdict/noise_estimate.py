@@ -211,8 +211,8 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
 class PlannedLimits(EpsilonLimit):
     """The smallest breach that a run finds with probability 0.9; a smaller one can only be found by another test."""
 
-    # How much less noise than claimed would be found, as a share: along the record, None where scores of no known
-    # distribution are judged, and in all parameters together, None where that is not measured.
+    # Share of the claimed noise whose lack would be found: along the record, None where scores of no known distribution
+    # are judged, and in all parameters together, None where that is not measured.
     noise_short: float | None
     noise_short_in_all: float | None
 

@@ -54,7 +54,7 @@ _SIGNIFICANT = 2.0**11
 class NoiseMeasurer:
     """The layout and directions against which noise is measured."""
 
-    layout: ParameterLayout  # where the parameter tensors stand
+    layout: ParameterLayout  # positions of the parameter tensors
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
     # parameters.
     directions: Tensor

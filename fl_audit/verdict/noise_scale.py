@@ -59,7 +59,7 @@ class NoiseAlong:
 
     squares: Floats  # sum over rounds of its squares over the claimed variance, (trials,)
     freedom: Integers  # in how many rounds there is something that it hides, (trials,)
-    members: Flags  # which trials hold what is in question, (trials,)
+    members: Flags  # the trials that hold the target, (trials,)
     # Sums over those rounds of the noise over the claimed deviation, and of the lengths of the contribution over it, 0
     # where it is not in, (trials,); None where they were not measured.
     sums: Floats | None = None

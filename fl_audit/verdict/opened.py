@@ -37,12 +37,12 @@ class Samples:
 
     rate: float  # the claimed probability with which a unit takes part in a round, above 0 and below 1
     units: int  # units of which samples are drawn, without the target where there is one
-    sizes: Integers  # how many of them took part, (trials, rounds)
-    overlaps: Integers  # how many took part in this round and in the one before, (trials, rounds); 0 in the first
+    sizes: Integers  # number of participants, (trials, rounds)
+    overlaps: Integers  # number of participants in this round and the previous one, (trials, rounds); 0 in the first
     digests: Floats  # a number that names the sample, alike for equal samples, (trials, rounds)
     target: Flags | None  # whether the target took part, (trials, rounds); None where there are many targets
-    # How often each unit took part, (units, 4): under D with the target and without it, under D' with and without.
-    # Without a target everything stands in the first column.
+    # Number of participations of each unit, (units, 4): under D with the target and without it, under D' with and
+    # without. Without a target everything is in the first column.
     of_units: Integers
     numbers: Integers  # the number of each unit, (units,)
     turns: Counted  # in how many rounds of a trial a unit took part, over units and trials
@@ -58,7 +58,7 @@ class Samples:
 class Shares:
     """Products of opened shares of the noise, over the evaluated coordinates, rounds and trials."""
 
-    clients: Integers  # whose shares they are, (shares,); `RESIDUAL` is what the insider could not subtract
+    clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the part that the insider could not subtract
     products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
     draws: int  # of how many coordinates, rounds and trials
     known: tuple[int, ...]  # clients whose shares are no part of that rest
@@ -71,7 +71,7 @@ class LastBits:
     # Of all coordinates looked at, (2 sides,): how often it was 1, and of how many.
     odd: Integers
     of: Integers
-    odd_places: Integers  # how often it was 1 at every sampled coordinate, (places, 2 sides)
+    odd_places: Integers  # number of times that it was 1 at every sampled coordinate, (places, 2 sides)
     of_places: Integers  # of how many, (2 sides,)
     places: tuple[int, ...]  # numbers of these coordinates
 
@@ -81,7 +81,7 @@ class Opened:
     """The opened values of a run; a part is None where the mechanism does not have it, or it was not kept."""
 
     members: Flags  # whether a trial used D, (trials,)
-    claim: Claim | None = None  # what is claimed, which says what a breach of participation comes to
+    claim: Claim | None = None  # the claim, from which the cost of a breach of participation is computed
     is_kept: bool = False  # whether anything was opened
     is_sampled: bool = False  # whether the mechanism samples units
     has_shares: bool = False  # whether clients add shares of the noise

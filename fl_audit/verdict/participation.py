@@ -168,7 +168,7 @@ def _spread(opened: Opened, name: TestName, counts: tuple[Counted, ...], place: 
     limit = min(1.0, reach * math.sqrt(2 / number))
     more = {"counts": number}
     result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, place, more)
-    is_certain = found.ratio < _EVEN  # who knows all others then knows whether the target took part
+    is_certain = found.ratio < _EVEN  # whoever knows all others then knows whether the target took part
     return _consequence(opened, result, None) if is_certain else result
 
 

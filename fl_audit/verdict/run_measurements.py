@@ -42,11 +42,11 @@ class NoiseMeasurements:
     """
 
     members: Flags  # whether D was used, bool (trials,): the column of the differing unit in the run's membership
-    increments: Floats  # what each round added to the log-odds of D against D', float64 (trials, rounds), finite
+    increments: Floats  # increment of each round to the log-odds of D against D', float64 (trials, rounds), finite
     sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (trials, rounds), finite, at least 0
     sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
-    # What was measured of the noise, (trials, rounds), opened: with the true side alone. None where nothing was.
+    # Measurements of the noise, (trials, rounds), opened: with the true side alone. None where there are none.
     residuals: Residuals | None = None
     # The noise along the record's direction as normal scores under the true hypothesis, float64 (trials, rounds), NaN
     # without information; None where it follows from the increments, which are Gaussian there.
@@ -58,7 +58,7 @@ class NoiseMeasurements:
     # The most that the claim lets the target contribute to a round, over the noise; None where that differs, as under
     # noise that is scaled to the difference of D and D': there the target's own contribution stands for it.
     claimed_length: float | None = None
-    opened: Opened | None = None  # what the challenger opened beside the bits; None where nobody kept it
+    opened: Opened | None = None  # values that the challenger opened besides the bits; None where nobody kept them
 
     def __post_init__(self) -> None:
         shape = self.increments.shape
@@ -72,7 +72,7 @@ class NoiseMeasurements:
             require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
-        # What would make a test come to nothing is refused: only what stands for itself being unknown may be NaN.
+        # Values that would make a test meaningless are refused: NaN is accepted only where it means unknown.
         numbers = {"increments": self.increments, "sensitivities": self.sensitivity}
         unknown: dict[str, Floats] = {} if self.scores is None else {"scores": self.scores}
         if (noise := self.residuals) is not None:

@@ -50,7 +50,7 @@ def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: Uni
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
     told = ToldTest(test, unit)
-    # Where no size can be said too few trials were judged, or nothing is random.
+    # Without a size, too few trials were judged, or nothing is random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
     size = nothing if math.isnan(test.limit) else told.words.limit
     return f"{size} ({uncapital(told.title)})"

@@ -57,8 +57,8 @@ class Drift:
 class SignalLimit:
     """The smallest contribution of a target that would be found."""
 
-    # How often a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is the claim,
-    # infinite where nothing is found.
+    # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
+    # the claim, infinite where nothing is found.
     limit: float = math.inf
     # The same of the target of this run, whose contributions may be shorter: how often it would have to count.
     times: float = math.inf

@@ -56,10 +56,10 @@ class Verdict(StrEnum):
 class JudgementWords:
     """The words of an audit for its judgement; None where the words for a pair of data sets fit."""
 
-    shown_by: str = "scores"  # what shows an epsilon where no insider weighed a pair
-    blind: str | None = None  # what is said where no breach could have been found, in a sentence
-    to_find_more: str | None = None  # how smaller breaches are found, in a sentence
-    next_step: str | None = None  # what to do after a consistent verdict, in a sentence
+    shown_by: str = "scores"  # the evidence for an epsilon where there is no insider of a pair
+    blind: str | None = None  # sentence for a run in which no breach could have been found
+    to_find_more: str | None = None  # sentence on how smaller breaches are found
+    next_step: str | None = None  # sentence on the next step after a consistent verdict
     lists_questions: bool = True  # whether the scope says which questions of the family were asked
 
 
@@ -69,12 +69,12 @@ class Judgement:
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
-    noise: estimates.NoiseEstimate  # how much noise there is over what was claimed
+    noise: estimates.NoiseEstimate  # amount of noise over the claim
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
     confidence: float  # the configured one
-    method: str  # how the lower bound is found, in plain English
-    assumption: str  # what the lower bound rests on, in plain English
+    method: str  # method of the lower bound, in plain English
+    assumption: str  # assumption of the lower bound, in plain English
     # Smallest true epsilon, at the guarantee's delta, that would be called violated with probability 0.9 by the test
     # that the lower bound comes from, in the membership audit by that of the noise along the targets; infinite where
     # the trials cannot tell, and where scores are judged of which no distribution is known.

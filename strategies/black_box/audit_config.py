@@ -42,18 +42,18 @@ class AuditConfig:
         since nothing has been trained then.
     """
 
-    claim: StatedClaim  # what the app claims; its rounds are those of a trial, whatever the app's own training has
-    trials: int = 220  # how many trials are played
-    # Where they are kept, in a directory of their own for every app and every version of its code and of these
-    # settings: a run that finds some there plays the others.
+    claim: StatedClaim  # the claim of the app; its rounds are those of a trial, whatever the app's own training has
+    trials: int = 220  # number of trials
+    # Their parent, with a directory for every app and every version of its code and of these settings: a run that finds
+    # some trials there plays the others.
     directory: Path = Path("fl-audit-trials")
-    # What the target's client sends where it takes part. None is OWN; the first trials try it in turn with CRAFTED
-    # under Flower's wrappers that clip on the server, else with WHOLE where the model has whole numbers or switches
-    # beside others, and all others play the one that told more.
+    # The contribution of the target's client. None is OWN; the first trials try it in turn with CRAFTED under Flower's
+    # wrappers that clip on the server, else with WHOLE where the model has whole numbers or booleans beside others, and
+    # all others play the one that told more.
     contribution: Contribution | None = None
     numbers: Numbers = Numbers.KEPT  # whether the claim covers the numbers that clients report
-    replies: Replies = Replies.MODELS  # what the arrays in replies are
-    # Who looks: another client, who sees releases, or the server, who sees what the target's client sends.
+    replies: Replies = Replies.MODELS  # meaning of the arrays in replies
+    # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
     observer: Observer = Observer.CLIENT
     # Whether the claim covers an observer who knows what all others sent, whoever adds the noise. If not, more trials
     # with the others held still decide that where it is certain that the server alone adds noise. Where clients add
@@ -69,7 +69,7 @@ class AuditConfig:
         require_number("trials are", self.trials, f"whole numbers from {LESSONS + 1}")
         require_number("confidence is", self.confidence, "numbers above 0.5, below 1")
         require_number("length is", self.length, "numbers above 0 and below 1000000000")
-        # Which contributions are tried follows from the app's strategy: here nothing of it has been trained yet.
+        # The app's strategy decides which contributions are tried: here nothing of it has been trained yet.
         is_one = self.contribution is not None or self.is_about_records
         turns = f"since the first {2 * LESSONS} may try two contributions in turn; or from {LESSONS + 1} with"
         wrong = (

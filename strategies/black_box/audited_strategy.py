@@ -64,7 +64,7 @@ class AuditedStrategy(Strategy):
         grid: Grid = start.arguments["grid"]
         try:
             table = self._prepared(start, grid)
-        except Exception as error:  # whatever hinders the audit is no reason to hinder the training
+        except Exception as error:  # a failure of the audit is no reason to stop the training
             why = str(error) if isinstance(error, InputError) else in_a_line(error)
             say(f"no trials are played, the app trains as ever: {why}")
             return start.played(grid)
@@ -78,7 +78,7 @@ class AuditedStrategy(Strategy):
                     table.play()
                 except (InputError, OSError) as error:
                     say(str(error))
-                except Exception as error:  # whatever comes of the trials, the training is over
+                except Exception as error:  # whatever the result of the trials, the training is over
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
@@ -134,14 +134,14 @@ class _NotStillError(Exception):
 class TrialRunner:
     """The runner of the trials of one run."""
 
-    audit: AuditConfig  # what was agreed
-    contributions: tuple[Contribution, ...]  # what the target's client may send
+    audit: AuditConfig  # the configuration
+    contributions: tuple[Contribution, ...]  # possible contributions of the target's client
     app: str  # the name of the app
     code: str  # the fingerprint of its strategy
-    pristine: Start  # what the app handed to its strategy, as it was before
+    pristine: Start  # the arguments of the app to its strategy, as they were before
     grid: Grid  # the app's grid
-    roll: PartitionRecorder  # who took part in the app's own training
-    sketch: Sketch  # that of the app's model
+    roll: PartitionRecorder  # the participants of the app's own training
+    sketch: Sketch  # the sketch of the app's model
 
     def __post_init__(self) -> None:
         self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
@@ -203,7 +203,7 @@ class TrialRunner:
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
-        # Where there are no partitions, as on real devices, the order of node ids stands for them.
+        # If there are no partitions, as on real devices, the order of node ids replaces them.
         ranks = {node: place for place, node in enumerate(sorted(partitions))}
         numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
         found = f"clients {', '.join(map(str, sorted(numbers)))} took part"

@@ -44,7 +44,7 @@ def modified(mods: Sequence[Mod], train: Mod) -> Mod:
 class LocalReply:
     """The reply of a client in a round."""
 
-    update: Floats  # what its model is ahead of the model that it was sent, shape (parameters,)
+    update: Floats  # the difference of its model from the received one, shape (parameters,)
     examples: int  # the number of examples that it names
     metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that it sends
 
@@ -78,13 +78,13 @@ class AuditedSystem:
     # takes an argument, that is the number of clients, and trials with few and with many are played.
     strategy: Callable[..., Strategy | OldStrategy]
     mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
-    local: Local | None = None  # what clients do with their records in claims about them; None sums clipped gradients
-    clients: int = 4  # how many take part, at least 2
+    local: Local | None = None  # clients' work on their records in claims about them; None sums clipped gradients
+    clients: int = 4  # number of participants, at least 2
     norm: float = 1.0  # the clipping norm that the claim refers to, above 0
     # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no trial
     # sends more.
     is_clipped: bool = True
-    observer: Observer = Observer.CLIENT  # where the adversary sits
+    observer: Observer = Observer.CLIENT  # position of the adversary
     # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
     model: Mapping[str, NDArray[np.generic]] | None = None
     weight: str = "num-examples"  # the metric under which clients name their number of examples
@@ -147,11 +147,11 @@ class Start:
     """One call of `Strategy.start`."""
 
     strategy: Strategy  # the app's strategy
-    arguments: dict[str, Any]  # what `start` is called with, by name
+    arguments: dict[str, Any]  # arguments of `start`, by name
 
     def copied(self) -> "Start":
         """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
-        # What the server evaluates follows from the releases: it tells nothing more, and may have effects elsewhere.
+        # Evaluations of the server follow from the releases: they reveal nothing more, and may have effects elsewhere.
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
         return Start(*deepcopy((self.strategy, rest)))
 
@@ -189,7 +189,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         The strategy whose `start` was called, with the arguments by position and by name.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
-    # What `start` of a strategy takes beyond names is handed on as it came.
+    # Further arguments of a strategy's `start` are passed on unchanged.
     found |= found.pop("kwargs", {})
     return Start(strategy, found)
 

@@ -20,7 +20,7 @@ _OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are ba
 class DataSet(NamedTuple):
     """The number of records of a data set, and a function that selects records."""
 
-    records: int  # how many it holds
+    records: int  # number of its records
     # From the places of some records, in any order, to a data set of the same kind that holds them alone.
     taken: Callable[[list[int]], Any]
 

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
-_FRAMES = 50  # how far above a modifier its app is looked for
+_FRAMES = 50  # number of frames above a modifier in which its app is searched
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:

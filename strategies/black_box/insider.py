@@ -127,7 +127,7 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
     The given state is kept from one message of the trial to the next.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
-    if not trial:  # what was held still belongs to trials of another training
+    if not trial:  # replies of an earlier training must not be held still
         ours = {key: record for key, record in ours.items() if not key.startswith(_STILL)}
     if not ours and not is_noted:
         yield ours
@@ -163,9 +163,9 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 class Shard:
     """The records that a client asks for while it answers a message."""
 
-    action: TargetAction | None = None  # what it sends; None where everything is as ever
-    records: int | None = None  # how many records the app holds, None if it did not ask which
-    fault: str | None = None  # why what the app handed over is no data set, None if it is one
+    action: TargetAction | None = None  # its contribution; None where nothing is changed
+    records: int | None = None  # number of the app's records, None if it did not ask for them
+    fault: str | None = None  # why the app's object is no data set, None if it is one
 
     def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
         """Return the parts of the same records as data sets, and record their size; `InputError` if they are none."""

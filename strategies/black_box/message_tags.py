@@ -28,17 +28,17 @@ class Observer(StrEnum):
 class TargetAction(StrEnum):
     """The action of the target's client in a trial."""
 
-    OWN = "own"  # what it has learned
+    OWN = "own"  # its learned update
     OWN_OPPOSITE = "own, opposite"  # the opposite of its update
     CRAFTED = "crafted"  # an update along a public direction, far longer than any mechanism may let pass
     CRAFTED_OPPOSITE = "crafted, opposite"
-    OWN_WHOLE = "own, with crafted whole numbers"  # what it has learned, but for whole numbers and switches
+    OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, except for whole numbers and booleans
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
     # The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"  # the model that it was sent
-    WITHOUT_RECORD = "without its record"  # what it has learned without its differing record
-    OTHER_RECORD = "with another record"  # what it has learned with another one in its place
+    WITHOUT_RECORD = "without its record"  # its learned update without its differing record
+    OTHER_RECORD = "with another record"  # its learned update with another record instead
 
 
 class Replies(StrEnum):
@@ -61,12 +61,12 @@ class TrialTag:
 
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group id that the message has without us
-    action: TargetAction | None = None  # what the target's client sends; None for everybody else
-    replies: Replies = Replies.MODELS  # what the arrays in replies are
-    numbers: Numbers = Numbers.KEPT  # what becomes of numbers where nothing is contributed
+    action: TargetAction | None = None  # contribution of the target's client; None for everybody else
+    replies: Replies = Replies.MODELS  # meaning of the arrays in replies
+    numbers: Numbers = Numbers.KEPT  # treatment of numbers where nothing is contributed
     length: float = 0.0  # length of crafted updates
     is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
-    pull: TargetAction | None = None  # what such a client sends in the place of that; None for what it replied
+    pull: TargetAction | None = None  # contribution of such a client instead of its own; None for its earlier reply
     round: int = 0  # the round, from 0, of a message that asks to train
     is_about_records: bool = False  # whether the claim is about records, so that the target's client changes its own
 
@@ -96,13 +96,13 @@ class ClientAnswer:
     """The answer of a client to the audit."""
 
     partition: int | None  # the number of its partition; None where the app has none
-    # What the target's client would have sent, less the model that it was sent, shape (parameters,); None from
-    # everybody else.
+    # The model that the target's client would have sent, less the model that it received, shape (parameters,); None
+    # from everybody else.
     update: Floats | None = None
-    records: int | None = None  # how many records it holds; None if the client app did not ask which
+    records: int | None = None  # number of its records; None if the client app did not ask for them
     code: str = ""  # the fingerprint of what the client runs
-    outside: tuple[str, ...] = ()  # where it wrote in a trial that could not be kept apart
-    fault: str = ""  # why what the app handed over as its records is no data set; empty if it is one
+    outside: tuple[str, ...] = ()  # places of writes that could not be kept apart
+    fault: str = ""  # why the app's object is no data set; empty if it is one
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""

@@ -42,15 +42,15 @@ class RecordingSetup:
     """The fixed settings of a trial."""
 
     model: Arrays  # the initial model, by the names of its tensors
-    rounds: int  # how many rounds a trial has
+    rounds: int  # number of rounds of a trial
     target: int  # the node of the client whose contribution differs
     watcher: int | None  # the node of the one that looks, if there is one
-    observer: Observer  # where the adversary sits
+    observer: Observer  # position of the adversary
     # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
     # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
     difference: Callable[[int, Floats | None], Floats]
     sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
-    note: TrialTag | None = None  # what clients are told with their messages; None tells them nothing
+    note: TrialTag | None = None  # tag on messages to clients; None for no tag
     # By node, what others send who are held still; those who are not in it send what they replied the first time.
     pulls: Mapping[int, TargetAction] = field(default_factory=dict)
     knows_others: bool = (
@@ -67,12 +67,12 @@ class _Round:
 
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
-    answered: set[int] = field(default_factory=set)  # those of them that replied with something else than an error
-    difference: Floats | None = None  # what the target's client has learned
-    reply: Floats | None = None  # what arrived from the target's client, less what it was sent
-    own: Floats | None = None  # what arrived from the watcher, less what it was sent
+    answered: set[int] = field(default_factory=set)  # those that replied without an error
+    difference: Floats | None = None  # the learned update of the target's client
+    reply: Floats | None = None  # the reply of the target's client, less the model that it received
+    own: Floats | None = None  # the reply of the observing client, less the model that it received
     has_arrived: bool = False  # whether arrays of the target's client arrived
-    others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
+    others: list[tuple[float, Floats]] = field(default_factory=list)  # the others' replies: weights and updates
 
 
 @dataclass
@@ -221,7 +221,7 @@ class TrialRecorder:
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # vectors stay as they are without one
-            for there in (step[np.isfinite(step)] for step in steps):  # what a sketch does not show
+            for there in (step[np.isfinite(step)] for step in steps):  # values that a sketch does not show
                 self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
                 share = float(np.mean(there == 0)) if there.size else 1.0
                 self._numbers["share of values that were left as they were"].append(share)
@@ -262,7 +262,7 @@ def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder)
     result, refusal = None, None
     try:
         result = start(RecordedGrid(grid, recorder))
-    # Whatever a foreign strategy raises is a finding, never the end of the audit, and nor is its own end.
+    # Any exception of a strategy is a finding, and never the end of the audit.
     except (Exception, SystemExit) as error:
         refusal = in_a_line(error)
     return recorder._seen(result, refusal)

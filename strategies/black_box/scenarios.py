@@ -65,9 +65,9 @@ class Environment:
     """The environment of a scenario."""
 
     name: str = ""  # by which it is called; empty for the usual one
-    others: Others = Others.IDENTICAL  # how the others' contributions lie; IDENTICAL leaves them to the scenario
-    clients: int | None = None  # how many there are, if the strategy can be made for them; None for the system's
-    model: Model | None = None  # which parameters the model has; None leaves it to the scenario
+    others: Others = Others.IDENTICAL  # directions of the others' contributions; IDENTICAL leaves them to the scenario
+    clients: int | None = None  # number of clients, if the strategy can be made for them; None for the system's
+    model: Model | None = None  # parameters of the model; None leaves them to the scenario
 
     @property
     def words(self) -> str:
@@ -104,7 +104,7 @@ class Schedule(Enum):
 class Part:
     """The contribution of one client."""
 
-    direction: Direction = Direction.NOWHERE  # where its update points
+    direction: Direction = Direction.NOWHERE  # direction of its update
     length: float = 1.0  # length of the update, as a multiple of the clipping norm
     examples: int = 10  # number of examples that it names
     loss: float = 1.0  # a metric that it reports
@@ -117,21 +117,21 @@ class Scenario:
     """The contributions under D and under D', with their description."""
 
     name: str  # by which it is called
-    words: str  # what happens in it
+    words: str  # description
     # `present`, `absent`: what the target contributes under D and under D'. For claims about records this is the
     # differing record, and `absent` is a record only where the relation is replacement.
     present: Part
     absent: Part = Part()
-    others: Part = Part(Direction.SECOND)  # what everybody else contributes
-    model: Model = Model.PLAIN  # which parameters there are
+    others: Part = Part(Direction.SECOND)  # contribution of everybody else
+    model: Model = Model.PLAIN  # parameters of the model
     schedule: Schedule = Schedule.STEADY  # in which rounds the target contributes
     relation: Relation | None = None  # the relation for which these are neighbours; None for both
     units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
     is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
     is_beyond: bool = False  # whether more than the clipping norm is sent
-    fix: str = ""  # what usually fixes a leak that it shows
+    fix: str = ""  # usual fix for a leak that it shows
     least_rounds: int = 1  # fewest rounds in which it says anything new
-    stage: Environment = Environment()  # where it is played
+    stage: Environment = Environment()  # its environment
 
     @property
     def plain_name(self) -> str:

@@ -130,7 +130,7 @@ def audit_system(
             came = players.done([(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)], until)
             seen = [one for trials, _, _ in came.values() for one in trials]
             present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
-            # Which trials are missing says nothing of what was seen in the others: the clock has ended them.
+            # Missing trials depend only on the clock that ended them, not on the content of the others.
             if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
             known = asked.get(name, KindPlayed())
@@ -180,7 +180,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
         and (system.is_clipped or not kind.is_beyond)
         and kind.stage.clients in sizes
         and (system.model is not None or kind.model is not Model.OWN)
-        # What other clients contribute is not what a claim about records is about.
+        # Contributions of other clients are no part of a claim about records.
         and (neighbours.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
     )
 
@@ -273,7 +273,7 @@ class BlackBoxTrial:
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
-        self.blamed = ""  # which modifier of the clients ended the trial with an exception; empty if none did
+        self.blamed = ""  # the clients' modifier that ended the trial with an exception; empty if none did
 
     def play(self) -> Transcript:
         """Play to the end, or until the mechanism refuses to go on."""
@@ -385,7 +385,7 @@ class BlackBoxTrial:
         difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyForm.PLAIN:
             difference = difference - self._vector(self._kind.absent, round, is_target=True)
-        # Where the updates are equal, what they do to the others' share is what can be seen.
+        # If the updates are equal, only their effect on the others' share can be seen.
         return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
 
 

@@ -29,11 +29,11 @@ ResultColumns = tuple[tuple[str, slice], ...]  # names and slices of what is see
 class Campaign:
     """The trials of an audit, over any number of runs of the app."""
 
-    directory: Path  # where they are kept
-    audit: AuditConfig  # what was agreed
+    directory: Path  # directory of the trials
+    audit: AuditConfig  # the configuration
     seed: int  # the secret that the trials follow
-    # What the target's client may send. Where there are several, the first trials try them in turn, twenty each, and
-    # all others play the one that told most in these.
+    # Possible contributions of the target's client. If there are several, the first trials try them in turn, twenty
+    # each, and all others play the one that told most in these.
     contributions: tuple[str, ...]
 
     @staticmethod

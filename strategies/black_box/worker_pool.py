@@ -160,7 +160,7 @@ class WorkerPool(Generic[Task, Done]):
                 _stalled.append(os.getpid())
                 self._say(f"the processes that play trials did nothing for {SILENCE:g} s: this one goes on alone")
                 break
-        # What is still being done is not waited for: it may never end.
+        # Unfinished tasks are not waited for, because they may never end.
         for worker in [one for one in self._workers if one.place is not None or self._count == 1]:
             self._workers.remove(worker)
             worker.end()
@@ -241,7 +241,7 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
             os._exit(1)
         try:
             connection.send(answer)
-        except (TypeError, AttributeError, ValueError) as error:  # what cannot be sent is said
+        except (TypeError, AttributeError, ValueError) as error:  # values that cannot be sent are reported
             connection.send((False, RuntimeError(in_a_line(error))))
 
 

@@ -62,7 +62,7 @@ class WorkingCopy:
             try:
                 with os.scandir(self.original / inner) as found:
                     here = [one for one in found if self._belongs(one)]
-            except OSError:  # what cannot be read is not there
+            except OSError:  # unreadable files are skipped
                 continue
             entries += len(here)
             is_full = is_full or entries > _MOST_ENTRIES or size > _MOST_BYTES
@@ -80,7 +80,7 @@ class WorkingCopy:
                     target.symlink_to(source)
                     continue
                 size += length
-                with suppress(OSError):  # what cannot be read is not there
+                with suppress(OSError):  # unreadable files are skipped
                     shutil.copy2(source, target)
 
     def _belongs(self, entry: "os.DirEntry[str]") -> bool:

@@ -56,7 +56,8 @@ class _Watched:
         self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
         """Return the strategy's result on the replies, and store the notes of the canaries."""
-        # To which norm the strategy clips, as Flower's say; adaptive ones do so in a round that has not ended.
+        # The strategy's clipping norm, as Flower's strategies have it; adaptive ones change it in a round that has not
+        # ended.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
         released, metrics = made()
@@ -71,7 +72,7 @@ class _Watched:
 class ObservedStrategy(_Watched, Strategy):
     """A strategy of the new interface under observation."""
 
-    # Whom the strategy asks, and what it says.
+    # The clients that the strategy asks, and its messages.
     summary = property(lambda self: self.strategy.summary)
     configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
     aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)

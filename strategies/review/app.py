@@ -25,11 +25,11 @@ class App:
     """A Flower app."""
 
     name: str  # its name
-    directory: Path  # where it is
+    directory: Path  # its directory
     server: str  # `module:object` of its ServerApp
-    client: str  # that of its ClientApp; empty where it has none
+    client: str  # reference of its ClientApp; empty where it has none
     config: dict[str, Any]  # its run configuration, flattened as Flower does
-    nodes: int | None  # how many clients its file says that a simulation has; None where it does not
+    nodes: int | None  # number of clients of a simulation in its file; None where it has none
 
 
 def read_app(directory: Path) -> App:

@@ -27,15 +27,15 @@ class StatedAppClaim:
     """A claim, and its source."""
 
     claim: StatedClaim | None  # for as many rounds as a trial has; None where nothing is claimed
-    source: str  # where it was read, in words
+    source: str  # its source, in words
     norm: float = 1.0  # the clipping norm that it refers to
-    observer: Observer = Observer.CLIENT  # where the adversary sits
-    clients: int | None = None  # how many clients a round it is made for; None where it does not say
+    observer: Observer = Observer.CLIENT  # position of the adversary
+    clients: int | None = None  # number of clients a round that it is made for; None where it is unknown
     is_of_reviewer: bool = False  # whether it is not the app's own
     # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
     # Where a reviewer names an epsilon, that of the noise which the app itself names.
     mu: float | None = None
-    # What names noise and could not be read as a claim: nobody may say that nothing is claimed.
+    # Names of noise that could not be read as a claim: nobody may say that nothing is claimed.
     unseen: tuple[str, ...] = ()
 
 

@@ -115,7 +115,7 @@ class _Clients:
     def answer(self, message: Message) -> Message | None:
         """Return the answer of the client that a message is for."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
-        # Who is asked first sits first.
+        # The client that is asked first gets the first seat.
         place = self._seats.setdefault(node, len(self._seats))
         if place >= MOST_CLIENTS and kind.split(".")[0] in self._last:
             return Message(deepcopy(self._last[kind.split(".")[0]].content), reply_to=message)

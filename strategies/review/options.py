@@ -13,15 +13,15 @@ class ReviewOptions:
     epsilon: float | None = None
     delta: float = 1e-5
     noise_multiplier: float | None = None
-    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY  # what that noise multiplier multiplies
+    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY  # quantity that this noise multiplier multiplies
     adjacency: str | None = None
     norm: float | None = None  # the clipping norm; None takes what was read, or 1
     is_clipped: bool = True  # whether anything but the clients' own code clips
-    # How many clients the app has; None takes its file, what its wrapper is made for, or Flower's usual 10.
+    # Number of clients of the app; None takes its file, the number that its wrapper is made for, or Flower's usual 10.
     nodes: int | None = None
     rounds: int | None = None  # rounds of a trial; None for those of the app, at most 3
     is_quick: bool = False  # whether fewer trials are played
-    seconds: float = 300.0  # how long the trials may take
+    seconds: float = 300.0  # time limit of the trials
     processes: int = 2  # as of `audit_system`
     seed: int = 0  # as of `audit_system`
     client_data: str | None = None  # data for its clients in the place of its own, as `package.module:function`

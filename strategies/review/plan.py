@@ -33,7 +33,7 @@ _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
 """Enough trials to find releases without any noise."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
-_MOST_LOOKS = 5  # how often a strategy may look who is there before it asks anybody
+_MOST_LOOKS = 5  # number of times that a strategy may look up the clients before it asks any
 _LEFT_OUT = ("large model", "own model, around a median")
 """Environments that the app's own model replaces, or in which its size only adds time."""
 USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     kinds: tuple[Scenario, ...]  # their kinds
     rounds: int  # rounds of a trial
     budget: Budget  # trials
-    words: str  # how many, in words
+    words: str  # its number of trials, in words
 
 
 class _Hurried(InProcessGrid):
@@ -205,7 +205,7 @@ def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool
             return kind.model is Model.OWN and any(of_own)
         return kind.model is not Model.HALF or any(value.dtype == np.float16 for value in own.values())
 
-    # What the app's own model does not have cannot leak from it; what it has is moved there, under its own names.
+    # Parts that the app's own model does not have cannot leak from it; the others are moved there, under its own names.
     return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
 
 
@@ -265,10 +265,10 @@ class Leak:
 
     aside: SideChannel  # the thing
     is_played: bool  # whether there were trials about it
-    trials: int = 0  # how many of them asked, all kinds together
+    trials: int = 0  # number of trials that asked for it, over all kinds
     # The largest share of trials that was guessed right, of those that told more than is allowed; None if none did.
     share: float | None = None
-    by: str | None = None  # what told
+    by: str | None = None  # the evidence
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # scenarios that say nothing of it, by why
     names: tuple[str, ...] = ()  # of numbers, those that were seen in these trials
 

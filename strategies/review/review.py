@@ -50,24 +50,24 @@ class Review:
     """The result of reviewing an app."""
 
     app: str  # its name
-    stated: StatedAppClaim  # what it claims
+    stated: StatedAppClaim  # its claim
     verdict: Verdict  # on the claim, or that there is none
     rounds: int  # rounds of the app
     played_rounds: int  # rounds of a trial
-    nodes: int  # how many clients the app sees
-    asked: dict[str, int]  # how many of them it asks in a round to train and to evaluate
+    nodes: int  # number of clients that the app sees
+    asked: dict[str, int]  # number of clients that it asks in a round to train and to evaluate
     parameters: int | None  # parameters of its own model; None if trials were not played on it
     kinds: tuple[str, ...]  # the scenarios that were played on the model
-    budget: str  # how many trials tried the best distinguishers, in words
+    budget: str  # number of trials that tested the best distinguishers, in words
     result: ClaimAudit  # of the model that is released
     beside: ClaimAudit | None  # of the numbers beside it; None where the server looks, who sees them all
-    leaks: tuple[Leak, ...]  # what told beside the model
-    remarks: tuple[str, ...]  # what could not be taken as it is, or not seen
-    buffers: int | None = None  # how many tensors of its own model are buffers; None if the model was not seen
-    of_records: tuple[OfRecords, ...] = ()  # where its code names what is for the privacy of records
+    leaks: tuple[Leak, ...]  # leaks beside the model
+    remarks: tuple[str, ...]  # parts that could not be used unchanged, or not observed
+    buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
+    of_records: tuple[OfRecords, ...] = ()  # places where its code names something for the privacy of records
     reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
     asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
-    # What of the mechanism and its claims could not be loaded or read, and why: nothing is said for certain then.
+    # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
     unseen: tuple[str, ...] = ()
     inside: "OfClients | None" = None  # what its clients do with records; None where nothing names privacy of these
 
@@ -90,7 +90,7 @@ def review(
     app = read_app(directory)
     named = wishes.nodes or app.nodes
     caught = catch(app, named or USUAL_NODES, stand_ins)
-    # What carries no noise is told after one round, and so is how long a round takes.
+    # Releases without noise are found after one round, as is the duration of a round.
     stated = _stated(caught, wishes, rounds=1)
     code = of_records(app.directory)
     inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
@@ -218,7 +218,7 @@ def _verdict(
 
     A guarantee about records, or one that does not exist, is not tested by a review.
     """
-    # What was not seen may hold what is claimed, may add noise, and may tell more.
+    # Unobserved parts may keep the claim, add noise, or reveal more.
     if unseen:
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
@@ -248,7 +248,7 @@ def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "OfClients |
         return Verdict.VIOLATED
     if own is Verdict.NOT_AUDITED:
         return verdict
-    # Where nothing is claimed about clients, the claim is that about records.
+    # If nothing is claimed about clients, the claim is that about records.
     if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
         return own
     return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict

@@ -90,7 +90,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
     lost = {finding.attempt.distinguisher.kind for finding in broken}
     lost |= {one.kind for one in review.result.refusals if not one.is_allowed}
-    # What is lost on one stage is no more said to hold, and what was not tried is not said to hold either.
+    # A claim lost in one environment is no longer said to hold, and an untested one is not said to hold either.
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]

@@ -70,7 +70,7 @@ class Seating:
 
     def made(self) -> Strategy:
         """Return the strategy as it was before the training, whose `start` seats the clients."""
-        # Where the generators of the strategy go on follows from the global ones, which are seeded for the trials.
+        # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
         fresh = self.start.again(0, draws, moved_here)
         begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}

@@ -57,7 +57,7 @@ class PlayedMod:
             # By place, as Flower does: people call the third argument as they like.
             return self.mod(message, context, call_next)
         except Exception as error:
-            # What is raised within passes through those around it.
+            # An inner exception passes through the outer modifiers.
             if not hasattr(error, "__notes__"):
                 error.add_note(f"raised inside of {name_of(self.mod)}")
             raise
@@ -68,10 +68,10 @@ class CapturedStrategy:
     """The strategy that an app would train with."""
 
     start: Start  # its strategy, and what it is started with; one of the old interface stands behind a bridge
-    rounds: int  # how many rounds
+    rounds: int  # number of rounds
     mods: tuple[PlayedMod, ...]  # the modifiers of its clients, outermost first
-    remarks: tuple[str, ...]  # what could not be taken as it is
-    # What could not be loaded of the mechanism and its claims, and why: nothing of it was played, or read.
+    remarks: tuple[str, ...]  # parts that could not be used unchanged
+    # Parts of the mechanism and its claims that could not be loaded, with reasons: none of them was played, or read.
     unseen: tuple[str, ...] = ()
 
 

@@ -38,7 +38,7 @@ _ALARM = 0.999  # confidence of the interval that has to lie under 0 for less kn
 class KnowledgeComparison(NamedTuple):
     """Two adversaries at one federation."""
 
-    name: str  # what the first knows more
+    name: str  # the additional knowledge of the first
     # `more`, `less`: the federation as each sees it; the releases are the same.
     more: Combination
     less: Combination
@@ -50,7 +50,7 @@ class KnowledgeComparison(NamedTuple):
 class Compared(NamedTuple):
     """The result of a comparison."""
 
-    comparison: KnowledgeComparison  # which
+    comparison: KnowledgeComparison  # the comparison
     # `more`, `less`: mean probability of being right of the one who knows more, and of the other.
     more: float
     less: float

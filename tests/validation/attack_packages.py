@@ -54,8 +54,8 @@ class Trained:
 
     logits: Floats  # of the targets, shape (trials, targets, classes)
     labels: Integers  # of the targets, shape (targets,)
-    is_in: Flags  # which targets each trial used, shape (trials, targets)
-    shadows: Flags  # which trials Shokri's attack learns from, shape (trials,)
+    is_in: Flags  # targets that each trial used, shape (trials, targets)
+    shadows: Flags  # trials that Shokri's attack learns from, shape (trials,)
     # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (trials,
     # targets).
     confidences: Floats
@@ -221,8 +221,8 @@ PACKAGES = (
 class AttackRow:
     """Two attacks on the same models."""
 
-    package: str  # whose the other one is
-    comparison: PackageComparison  # which
+    package: str  # package of the other one
+    comparison: PackageComparison  # the comparison
     # `ours`, `theirs`: AUC, mean over attacked trials.
     ours: float
     theirs: float

@@ -63,13 +63,13 @@ Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units 
 class Breach:
     """A federation that breaks its guarantee."""
 
-    name: str  # what it does, in plain English
+    name: str  # its description, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
-    noise: Noise = lambda at: at.own  # how it draws its noise; by itself the noise that was claimed
+    noise: Noise = lambda at: at.own  # its noise; by default the claimed one
     scale: float = 1.0  # by what the sum is multiplied before the noise
     unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
     clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
-    target: Altered | None = None  # what it does to the noise of a round, given what the target contributes
+    target: Altered | None = None  # its change of the noise of a round, given the target's contribution
     multiplier: float | None = None  # the claimed noise multiplier; left out, that of the other breaches
     spares_sum: bool = False  # whether the noise along the sum of all contributions is left out
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere

@@ -43,8 +43,8 @@ class BreachStudy(NamedTuple):
     # `runs`, `found`: how many runs there were, and in how many of them any test found it.
     runs: int
     found: int
-    # How often each of the tests that are made for it found it, or any other where none of those did; the most frequent
-    # first.
+    # Number of runs in which each of the tests made for it found it, or any other where none of those did; the most
+    # frequent first.
     by_test: tuple[tuple[str, int], ...]
 
     @property
@@ -59,9 +59,7 @@ class BreachStudy(NamedTuple):
         return max(dict(self.by_test).get(str(name), 0) for name in self.breach.tests)
 
     def problems(self, least: float) -> list[str]:
-        """Return the contradictions to the claims: a breach above its limit that is found in too small a share of
-        runs.
-        """
+        """Return the contradictions to the claims: a breach above its limit found in too small a share of runs."""
         if self.breach.below or self.found >= least * self.runs:
             return []
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]

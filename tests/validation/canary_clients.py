@@ -94,7 +94,7 @@ class CanaryLine(NamedTuple):
     runs: int
     held: int
     epsilon: float  # mean epsilon over the training
-    needed: float | None  # what `share` must reach; None where nothing is asked
+    needed: float | None  # requirement on `share`; None where there is none
 
     def problems(self) -> list[str]:
         """Return the contradictions to the claims."""

@@ -65,7 +65,7 @@ class Outcome:
     """The outcome of one run."""
 
     number: int
-    blows: list[tuple[str, int]] = field(default_factory=list)  # what befell it, and after how many finished batches
+    blows: list[tuple[str, int]] = field(default_factory=list)  # its faults, with the number of batches finished before
     identical: bool = False
     lost: int = 0  # finished batches that were not there any more, or were written again
     hangs: int = 0
@@ -113,7 +113,7 @@ def play(number: int, around: ChaosEnvironment, place: Path, draw: np.random.Gen
         if around.is_over(status, run):
             break
         if found.blows and found.blows[-1][0] == InjectedFault.HEAD and run.exists():
-            # What is there of it is copied, as from a machine that is lost to another one.
+            # Its files are copied, as from a machine that is lost to another one.
             lost, run = run, run.with_name(f"{run.name}-copied")
             shutil.copytree(lost, run)
             shutil.rmtree(lost)

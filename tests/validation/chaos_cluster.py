@@ -54,7 +54,7 @@ class InjectedFault(StrEnum):
 class ChaosEnvironment(Protocol):
     """The environment of runs, and the faults that it can inject."""
 
-    kinds: Sequence[InjectedFault]  # what may befall it
+    kinds: Sequence[InjectedFault]  # its possible faults
     environment: dict[str, str]  # of the commands that play runs
     # So long after its start, a batch or a blow a run must have gone on, or have ended: a batch more, or a status.
     seconds_of_a_hang: float = 60.0
@@ -132,9 +132,7 @@ class Cluster(ChaosEnvironment):
         return status == 0
 
     def stand(self) -> None:
-        """Start what is missing: everything, if the head is missing. Hosts that were cut off get their networks
-        back.
-        """
+        """Start what is missing: everything, if the head is missing. Hosts that were cut off are connected again."""
         if self.head is None or self._is_dead(self.head) or not self._gcs():
             self.fall()
             self._starts += 1
@@ -273,7 +271,7 @@ class FlowerCommand(ChaosEnvironment):
         return RunDirectory(run).summary.exists()
 
     def fall(self) -> None:
-        for _ in range(3):  # what is killed last may have started something
+        for _ in range(3):  # the last killed process may have started another one
             for one in self._running():
                 _kill(one)
             time.sleep(0.2)

@@ -36,7 +36,7 @@ from tests.validation import coverage_scores as scores
 from tests.validation.coverage_distributions import CONFIDENCE, Play, Plays
 
 RUNS, SEARCH_RUNS = 2000, 100
-_ANEW = 10  # how many times as often a line that falls short is played again, with other draws, before it is said to
+_ANEW = 10  # factor of repetitions of a line that falls short, with other draws, before it is reported
 QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
 _LIKELY, _WORST = 6, 2
 _ERRORS = 3.0
@@ -52,7 +52,7 @@ _CANARIES, _TRIALS = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
 class Statement:
     """An interval or a bound as it is printed."""
 
-    name: str  # what it is of
+    name: str  # name of the quantity
     plays: Callable[[], Plays]  # returns its simulated runs, by the name of the setting
     # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
     functions: tuple[str, ...] = ()

@@ -49,8 +49,7 @@ Axis = Sequence[Any] | dict[str, Any]
 
 
 def over(label: str, **axes: Axis) -> Callable[[Callable[..., PrintedStatement]], Callable[..., Plays]]:
-    """Return a decorator that turns a function for one run into one for runs at every point of a grid, named by a
-    label.
+    """Return a decorator that turns a function for one run into runs at every point of a grid, with labels.
 
     The new function takes axes, too: those that were left open, or that replace others.
 

@@ -222,9 +222,7 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, .
 
 
 def _distribution_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:
-    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, transformed to one uniform
-    distribution.
-    """
+    """Return the Kolmogorov-Smirnov p-value of the log-odds under both truths, on one uniform scale."""
     draw = np.random.default_rng(_GENERATOR_SEED)
     parts = [
         log_odds_distribution(events, adjacency, truth).uniforms(run.log_odds[given], draw)

@@ -33,9 +33,7 @@ CLIENTS, ROUNDS = 6, 8
 _FEATURES, _TWINS = 8, 30
 _CLIPPING = 1e-4
 _STEP = 0.03
-"""Step of the server over the clipping norm: with a larger one, models are so sure of some record that it moves them
-less.
-"""
+"""Step of the server over the clipping norm: with a larger one, models are too sure of some records."""
 
 _RATE = _STEP / _CLIPPING
 STRATEGY: dict[str, Sections] = {
@@ -125,9 +123,7 @@ class Combination:
 
 
 ADJACENCIES = tuple(one for one in Adjacency if one.unit is not Unit.USER)
-"""Relations of records and clients; the mechanisms of users are those of records, and are tested with users in
-tests/federation.
-"""
+"""Relations of records and clients; users have the mechanisms of records, and are tested in tests/federation."""
 
 COLUMNS = {
     "strategy": tuple(STRATEGY),

@@ -92,9 +92,7 @@ def gaussian_mean(mu: float) -> CoinMechanism:
 
 
 def randomised_response(epsilon: float) -> CoinMechanism:
-    """Return a mechanism that reports coins rightly with probability e^epsilon / (1 + e^epsilon): the worst under pure
-    DP.
-    """
+    """Return a mechanism that reports coins rightly with probability e^epsilon / (1 + e^epsilon), the worst one."""
     up = np.exp(epsilon)
     return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}",
@@ -161,9 +159,7 @@ def _shadow(model: AttackModel) -> Attack:
 
 
 def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Return scores from gradients of two classes, with activations that no coin moves; known halves are always the
-    same.
-    """
+    """Return scores from gradients of two classes, with activations that no coin moves; known halves are fixed."""
     coins, told = release.membership, release.log_p[:, :, np.newaxis]
     hidden = np.stack([release.wrong, np.ones_like(release.wrong)], axis=-1)[:, :, np.newaxis]
     features = WhiteBoxFeatures(

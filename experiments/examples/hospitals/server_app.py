@@ -39,6 +39,6 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": accuracy})
 
     weight = ArrayRecord({"weight": Array(np.zeros((pixels.shape[1], 10), np.float32))})
-    # Who has died with a message in hand never answers it: without a limit the round would wait for an hour.
+    # A client that died with a message in hand never answers it: without a limit the round would wait for an hour.
     limit = float(config["answer-seconds"])
     strategy.start(grid, weight, num_rounds=rounds, timeout=limit, evaluate_fn=evaluate)

@@ -183,7 +183,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         left = [run for run in runs if not _is_spent(played, run)]
         found = {run: tradeoffs.phi(played.original, run, played.of_phi, confidence) for run in left}
         known = {run: one for run, one in found.items() if isfinite(one.low)}
-        # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
+        # One lower end shows that some phi is above 1; all upper ends show that none is.
         largest = end_by_end(max, known.values()) if known else NOTHING
         # More trials tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1

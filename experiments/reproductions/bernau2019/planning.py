@@ -29,7 +29,7 @@ MOST_OPEN, SPARE = 8, 2
 """Number of open claims up to which no trials are added. With more, this many further claims are planned to be decided,
 because some stay open with the trials that they seem to need.
 """
-Parts = dict[str, int]  # how many parts of each setting, by its name
+Parts = dict[str, int]  # number of parts of each setting, by its name
 
 
 def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[PlayedData]:

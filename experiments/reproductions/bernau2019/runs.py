@@ -46,7 +46,7 @@ class Called:
 class MembershipFindings:
     """The results of the parts of one setting: a few numbers of each trial, so that memory hardly grows with trials."""
 
-    setting: settings.MembershipSetting  # what was run
+    setting: settings.MembershipSetting  # the setting of the run
     config: RunConfig  # the configuration of its first part
     summary: Mapping[str, Any]  # contents of `summary.json` of its first part
     areas_of_trials: Mapping[str, Floats]  # AUC of each attack in each trial, (trials,), by its name
@@ -59,7 +59,7 @@ class MembershipFindings:
     # AUC of the loss in each trial of members against *test* records, as the paper asks, (trials,). None where test
     # records have the distribution of the targets, so that it makes no difference.
     areas_against_test: Floats | None = None
-    parts: int = 1  # how many runs these trials come from
+    parts: int = 1  # number of runs with these trials
 
     @property
     def trials(self) -> int:
@@ -190,7 +190,7 @@ def _reduced(
         config,
         summary,
         {
-            # Who knows all other coins of a trial is compared with insiders of other trials.
+            # An insider that knows all other coins of a trial is compared with insiders of other trials.
             attack: _areas_between_trials(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
             for attack, values in scores.items()
         },

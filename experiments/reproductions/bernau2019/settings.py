@@ -22,7 +22,7 @@ ATTACK_NAMES = {
     INSIDER: "AUC of the insider",
 }
 _HERE = __name__.rpartition(".")[0]
-WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
+WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # settings whose central runs also have an insider
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 
@@ -56,7 +56,7 @@ class Size:
     # early.
     test_records: int = 1000
     population_records: int = 500
-    levels: tuple[int, ...] = (0, 1, 2, 3, 4)  # which of the five epsilon_i and of the five z are played, by position
+    levels: tuple[int, ...] = (0, 1, 2, 3, 4)  # indices of the played values among the five epsilon_i and the five z
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class MembershipData:
     model: str
     column: int  # the column of Table 3 whose hyper-parameters are used
     values: int  # values in a record, as the paper counts them for epsilon of local DP
-    full: Size  # what the full form plays
-    quick: Size | None = None  # what the quick form plays; None leaves the data set out of it
+    full: Size  # size of the full form
+    quick: Size | None = None  # size of the quick form; None leaves the data set out of it
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # more settings of `[data]`
     rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
@@ -226,8 +226,8 @@ class TrialPart:
     together, however many parts there are.
     """
 
-    setting: MembershipSetting  # what is run
-    number: int = 0  # which of its parts
+    setting: MembershipSetting  # the setting
+    number: int = 0  # number of its part
 
     @property
     def name(self) -> str:

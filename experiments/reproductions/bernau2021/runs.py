@@ -39,7 +39,7 @@ class InsiderFindings:
     # `trials`, `rounds`: the tables of the run.
     trials: pd.DataFrame
     rounds: pd.DataFrame
-    pair: NeighbourPair  # where D and D' differ
+    pair: NeighbourPair  # difference of D and D'
 
     @property
     def repetitions(self) -> int:
@@ -126,7 +126,7 @@ def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
 
 
-RANKS = 3  # how many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows
+RANKS = 3  # number of most and of least dissimilar neighbours that one search keeps: as many as in Figure 4
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:

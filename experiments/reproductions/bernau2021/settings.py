@@ -99,7 +99,7 @@ class InsiderSetting:
 
     data: InsiderData  # the data set, with all that the paper fixes for it
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
-    relation: Adjacency  # how D and D' differ
+    relation: Adjacency  # relation of D and D'
     belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
     # `neighbour`, `rank`: which neighbour: the `rank`-th most or least dissimilar one.
     neighbour: str = "most-dissimilar"

@@ -33,7 +33,7 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 class SimulationSettings:
     """The settings of a simulation."""
 
-    # How much larger the population's shape is than that of members; at least 0, and the first one is 0.
+    # Excess of the population's shape over that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)
     sizes: tuple[int, ...] = (100, 1000, 10_000, 100_000)  # numbers of losses in each set
     repetitions: int = 10  # number of samples of each separation and size; the paper has 10

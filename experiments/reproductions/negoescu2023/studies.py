@@ -49,7 +49,7 @@ class EpsilonStarStudy:
     # `epsilons`, `clipping_norms`: the claimed epsilons and the clipping norms of private training.
     epsilons: tuple[float, ...] = (1.0, 3.0, 10.0, 100.0)
     clipping_norms: tuple[float, ...] = (1.0, 10.0, 30.0)
-    repetitions: int = 5  # how many models are trained with each setting
+    repetitions: int = 5  # number of models of each setting
 
     @property
     def stands_in(self) -> bool:

@@ -134,8 +134,8 @@ class RayOptions:
     address: str | None = None
     actors: int = 0  # client processes on an embedded Ray; 0 means one for every core (and thread count)
     threads: int = 1  # cores that one client takes
-    device: Device = Device.CPU  # what clients compute on; all client processes of a machine share its graphics card
-    # How often a client call is made again, on a new process, after the process that it ran on has died.
+    device: Device = Device.CPU  # device of the clients; all client processes of a machine share its graphics card
+    # Number of times that a client call is repeated, on a new process, after its process has died.
     retries: int = 2
 
     @classmethod

@@ -61,7 +61,7 @@ def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable
             found = without_large(message.content) if message.has_content() else None
             if found is None or found is message.content:
                 return message
-            copied = copy.copy(message)  # whoever sent it still reads the original
+            copied = copy.copy(message)  # its sender still reads the original
             copied.content = found
             return copied
 

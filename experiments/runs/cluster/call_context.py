@@ -84,10 +84,10 @@ def weight_of(message: Message, context: Context) -> int:
 class Packed:
     """The context of some calls that their process does not have yet."""
 
-    references: list[Any]  # to functions that bring what many clients need, in the order in which they are to be called
+    references: list[Any]  # references to functions that load shared context, in the order of their calls
     # A pickle of functions that bring what these clients alone need, and the arrays of these functions; or nothing.
     own: tuple[bytes, list[Any]] | None
-    keys: frozenset[Hashable]  # what tells all of it from other call context
+    keys: frozenset[Hashable]  # identity of the context among other call context
 
 
 class CallContext:

@@ -63,7 +63,7 @@ class Node:
 
     identity: str  # ray's name of it
     address: str  # by which a person knows it
-    slots: int  # how many client calls it has room for
+    slots: int  # number of simultaneous client calls
 
 
 @dataclass(eq=False)
@@ -72,8 +72,8 @@ class ClientProcess:
 
     handle: Any  # ray's handle of it
     node: Node
-    compartment: int  # whose clients are called in it
-    has: set[Hashable] = field(default_factory=set)  # what call context it was given
+    compartment: int  # compartment of the clients that are called in it
+    has: set[Hashable] = field(default_factory=set)  # call context that it has received
 
 
 class LostCallsError(Exception):
@@ -111,7 +111,7 @@ class ClientPool:
         self._closed = threading.Event()
         self._users = 0  # threads that ask Ray for something
         self._nodes = self._living()
-        # Those that are there when the run begins were asked before: see `require_alike`.
+        # Machines that are present when the run begins were asked before: see `require_alike`.
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
             taken = " and ".join(f"{value:g} {key.removeprefix('num_')}" for key, value in share.items() if value > 0)

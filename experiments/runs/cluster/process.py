@@ -37,7 +37,7 @@ class CallReplies(NamedTuple):
 
     made: list[CallReply]
     under_way: int
-    seconds: float = 0.0  # how long the process has worked on them
+    seconds: float = 0.0  # working time of the process on them
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Load:
     """Calls to a process, with their context."""
 
     messages: list[Message]  # without their large arrays
-    holes: list[Any]  # what is empty in them, see `Hole`
+    holes: list[Any]  # empty arrays in them, see `Hole`
     contexts: list[Context]  # of each call's client
     large: list[Any]  # the bytes that are missing in them, or the `SharedArray` that has them
     # References to functions that bring what many clients need; each is called once in a process.
@@ -73,7 +73,7 @@ def process_class() -> Any:
             self._changed = threading.Condition()
             self._waiting: list[Any] = []  # calls that are not begun
             self._ahead = 0  # of these, those that were announced, and so may be worked out already
-            self._done: list[Any] = []  # what came of calls that nobody has asked for yet
+            self._done: list[Any] = []  # results of calls that nobody has asked for yet
             self._is_at_work, self._began, self._pace = False, 0.0, 0.0
             self._worker: Any = None
 
@@ -97,7 +97,7 @@ def process_class() -> Any:
                 self._ahead, self._began = 0, time.monotonic()
                 self._changed.notify_all()
                 self._changed.wait_for(self._is_idle, seconds)
-                # Where others keep the machine busy, the thread may not even have begun.
+                # If other programs keep the machine busy, the thread may not even have begun.
                 self._changed.wait_for(lambda: self._done or self._is_at_work)
                 self._waiting = self._waiting[: self._ahead]
                 return self._taken()
@@ -142,7 +142,7 @@ def process_class() -> Any:
                     self._changed.wait_for(lambda: self._waiting)
                     announced = list[Any]()
                     if self._ahead == 0:
-                        # Those that follow are announced as far as they are likely to be made.
+                        # The calls that follow are announced as far as they are likely to be made.
                         fit = self._seconds / self._pace if self._pace else 1
                         size = self._ahead = max(1, min(most, int(fit), len(self._waiting)))
                         announced, began = self._waiting[:size], time.monotonic()

@@ -46,7 +46,7 @@ class _Call:
     message: Message
     weight: int  # about how much work it is
     shared: Mapping[int, SharedArray]  # the arrays that it has in common with others
-    deaths: int = 0  # how many processes died while it was made, or waited behind others in the same process
+    deaths: int = 0  # number of processes that died while it was made, or waited behind others in the same process
     is_alone: bool = False  # whether it is made without others
 
     @property
@@ -61,7 +61,7 @@ class _Line:
     calls: list[_Call] = field(default_factory=list)
     threads: int = 0
     idle: int = 0  # of the threads, those that wait for calls
-    # How many seconds a call took for its weight, by the type of its message.
+    # Seconds of a call per weight, by the type of its message.
     paces: dict[str, float] = field(default_factory=dict)
 
     def seconds_of(self, call: _Call) -> float:

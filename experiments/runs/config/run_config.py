@@ -36,7 +36,7 @@ class RunConfig(ConfigSection):
         if not isinstance(values, dict):
             return values
         given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
-        # What is no table is refused later, and decides nothing.
+        # A value that is no table is refused later, and decides nothing.
         tables = {name: table if isinstance(table, dict) else {} for name, table in given.items()}
         return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
 

@@ -47,12 +47,12 @@ class Setting:
 
     key: str  # its name, `section.key`
     type: str  # in words
-    # Where it is left out, as JSON; None where that follows from other settings, nothing is set, or it is required.
+    # The default, as JSON; None where it follows from other settings, nothing is set, or it is required.
     default: Any
-    explanation: str  # what it is for, in one line
-    accepted: str  # what it accepts, in words
+    explanation: str  # its purpose, in one line
+    accepted: str  # its accepted values, in words
     choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
-    required: str  # where it may not be left out, as in `where something is claimed`; empty if it may be everywhere
+    required: str  # condition under which it is required, as in `where something is claimed`; empty if it never is
     advanced: bool  # whether few runs need it
 
     def to_json(self) -> dict[str, Any]:

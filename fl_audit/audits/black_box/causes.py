@@ -18,7 +18,7 @@ class LeakCause(NamedTuple):
     """The cause for which trials were told apart."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
-    fix: str = ""  # what fixes it, as a sentence; empty where that follows from the scenario
+    fix: str = ""  # the fix, as a sentence; empty where it follows from the scenario
 
 
 NO_CAUSE = LeakCause()

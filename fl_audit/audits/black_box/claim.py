@@ -41,14 +41,14 @@ class StatedClaim:
     (Limit(epsilon=4.0, delta=1e-05),)
     """
 
-    adjacency: Adjacency | str  # how neighbours differ, or the name of it, such as `add-remove-client`
+    adjacency: Adjacency | str  # the relation between neighbours, or its name, such as `add-remove-client`
     epsilon: float | None = None  # at least 0; None if the noise multiplier says it
     delta: float = 1e-5  # of `epsilon`, at least 0 and below 1
     # Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
     noise_multiplier: float | None = None
-    rounds: int = 1  # how many rounds the claim is for; every trial lasts so long
-    # What the noise multiplier that is given multiplies, or the name of it: Flower and Opacus quote noise over the
-    # clipping norm. `noise_multiplier` is over the sensitivity whatever it is.
+    rounds: int = 1  # number of rounds of the claim, and of every trial
+    # The quantity that the given noise multiplier multiplies, or its name: Flower and Opacus quote noise over the
+    # clipping norm. `noise_multiplier` is always over the sensitivity.
     noise_over: InitVar[NoiseOver | str] = NoiseOver.SENSITIVITY
 
     def __post_init__(self, noise_over: NoiseOver | str) -> None:

@@ -89,16 +89,16 @@ class DistinguisherTest:
     bound: (
         float  # lower bound on epsilon at the delta of the distinguisher's limit, at the confidence that this stage has
     )
-    confidence: float  # that confidence
+    confidence: float  # the confidence of the bound
     ceiling: float  # the bound that trials which never err would have given, of those that were trials at all
-    trials: int  # how many trials were played at this stage
+    trials: int  # number of trials played at this stage
     share_of_trials: float  # the share of them in which a model was released and the differing contribution arrived
-    right: int  # how many of them were guessed right, with a threshold learned before
+    right: int  # number of these trials guessed right, with a threshold learned before
     scores: Floats  # the score of each trial, shape (trials,)
     present: Flags  # whether D was played, shape (trials,)
-    along: Floats  # what was released along the differing contribution, summed over rounds, shape (trials,)
+    along: Floats  # releases along the differing contribution, summed over rounds, shape (trials,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
-    cause: LeakCause = NO_CAUSE  # why trials were told, as far as it can be seen
+    cause: LeakCause = NO_CAUSE  # the cause for which trials were told apart, if known
 
     @property
     def is_broken(self) -> bool:
@@ -111,7 +111,7 @@ class Refusal:
     """Trials that the mechanism refused to complete."""
 
     kind: str  # the scenario
-    said: str  # what was raised, in one line
+    said: str  # the error message, in one line
     share_present: float  # share of trials refused where D was played
     share_absent: float  # share of trials refused where D' was played
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
@@ -131,7 +131,7 @@ class NotCovered(StrEnum):
 class KindPlayed(NamedTuple):
     """The trials played in one scenario."""
 
-    trials: int = 0  # how many there were, whether they looked for distinguishers or tried them
+    trials: int = 0  # number of trials, for the search of distinguishers or for their test
     names: tuple[str, ...] = ()  # names of the numbers that were seen beside the model in any of them
 
 
@@ -145,7 +145,7 @@ class ClaimAudit:
     attempts: tuple[
         DistinguisherTest, ...
     ]  # the last attempt of every distinguisher that was tried, the most telling first
-    refusals: tuple[Refusal, ...]  # what the mechanism refused to play
+    refusals: tuple[Refusal, ...]  # the trials that the mechanism refused to play
     pilots: int  # trials that looked for distinguishers, by kind
     # The attempt that looked at nothing but low bits, None if no such distinguisher seemed to break the claim. Where it
     # does, floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it
@@ -160,9 +160,9 @@ class ClaimAudit:
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
     knowing: DistinguisherTest | None = None
-    not_covered: NotCovered = NotCovered.SHARES  # why that refutes nothing, where there is such an attempt
-    asked: Mapping[str, KindPlayed] = field(default_factory=dict)  # what was played of each kind, by its name
-    hindrance: str = ""  # why many trials say nothing of the claim, as a sentence; empty where nothing is known of it
+    not_covered: NotCovered = NotCovered.SHARES  # the reason why such an attempt refutes nothing
+    asked: Mapping[str, KindPlayed] = field(default_factory=dict)  # the trials played in each scenario, by its name
+    hindrance: str = ""  # why many trials say nothing about the claim, as a sentence; empty where no reason is known
 
     @property
     def worst(self) -> DistinguisherTest | None:
@@ -327,8 +327,7 @@ def _tried(
     """Return the final attempts of distinguishers, tested in stages on fresh trials; the best ones pass to the next
     stage.
     """
-    # Which ones these are follows from earlier trials, and every stage of a distinguisher has its share of the level
-    # anyway.
+    # Earlier trials decide the choice, and every stage of a distinguisher has its share of the level anyway.
     first, last = budget.pilot, dict[str, DistinguisherTest]()
     going, next_stage = list(chosen), budget.deep
     for stage, share in zip(budget.stages, budget.shares, strict=True):

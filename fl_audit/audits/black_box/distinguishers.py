@@ -78,7 +78,7 @@ class Distinguisher:
     """A way to tell D from D', to be tested on trials of its own."""
 
     kind: str  # the scenario
-    group: str  # what is looked at
+    group: str  # the group of features
     rule: Rule  # from this group's features to scores
     limit: Limit  # the part of the claim that it is most likely to break
     method: BoundMethod  # the bound that did best
@@ -149,7 +149,7 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
     entries = []
     for limit in limits:
         by_shift, by_tail = (_expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
-        # What is added decides between distinguishers that no number of trials could tell apart.
+        # The addition decides between distinguishers that no number of trials could tell apart.
         entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-6 * mu, limit))
     return max(entries, key=lambda entry: entry[0])
 

@@ -61,8 +61,8 @@ class Finding:
     """The result of the fresh trials of one scenario."""
 
     attempt: DistinguisherTest  # the trials
-    words: str  # what happens in this scenario
-    usual_fix: str  # what usually fixes what this scenario shows, where nothing is known of the cause
+    words: str  # description of the scenario
+    usual_fix: str  # the usual fix for a leak in this scenario, if the cause is unknown
     noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
     claimed_success: float  # the largest share of right guesses that the claim allows
     proviso: str = ""  # on what it depends whether such an update can come, as a sentence; empty for an ordinary one
@@ -194,7 +194,7 @@ def floating_words(result: ClaimAudit) -> str:
     attempt = result.floating
     if attempt is None or not attempt.is_broken:
         return ""
-    # Where more than the low bits tells in the same trials, rounding would fix nothing.
+    # If more than the low bits reveals the secret in the same trials, rounding would fix nothing.
     if any(one.is_broken and one.distinguisher.kind == attempt.distinguisher.kind for one in result.attempts):
         return ""
     return (

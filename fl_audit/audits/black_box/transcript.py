@@ -19,8 +19,8 @@ _SHOWN = 64  # released values that are kept as they are: their low bits may tel
 class Transcript:
     """The observer's record of one trial."""
 
-    # What every released model is ahead of the model that was sent out, shape (rounds, parameters); NaN where nothing
-    # was released, or something that is no number.
+    # The difference of every released model from the model that was sent out, shape (rounds, parameters); NaN where
+    # nothing was released, or a value is not finite.
     steps: Floats
     # The released models themselves, shape (rounds, parameters): their low bits may tell. NaN as above.
     released: Floats
@@ -28,7 +28,7 @@ class Transcript:
     # parameters), zeros where nothing is known.
     direction: Floats
     others: Floats  # mean of the contributions of everybody but the target, where the observer knows them; else zeros
-    # What the observer knows of the noise itself: what became of its own contribution, less this contribution.
+    # The observer's knowledge of the noise itself: the processed form of its own contribution, less this contribution.
     own: Floats
     # Whether a contribution of the target's client arrived, in any round: of one that learned nothing, none does.
     contributed: bool
@@ -36,7 +36,7 @@ class Transcript:
     # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
     # numerical value is a name with the value 1.
     numbers: Mapping[str, float] = field(default_factory=dict)
-    refusal: str | None = None  # what the mechanism said when it refused to go on, None if it played to the end
+    refusal: str | None = None  # the mechanism's message when it refused to go on, None if it played to the end
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Sketch:
     """
 
     parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
-    sets: Integers  # to which set a parameter belongs, shape (parameters,)
+    sets: Integers  # set of each parameter, shape (parameters,)
     signs: Floats  # with which sign it counts there, shape (parameters,)
     shown: Integers  # places of the values that are kept, shape (at most 64,)
 

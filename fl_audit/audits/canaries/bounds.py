@@ -23,7 +23,7 @@ from fl_audit.statistics.shift import detectable_shift, gaussian_shift
 class OneRunBound:
     """A lower bound from one run, with everything that a reader needs to weigh it."""
 
-    method: OneRunMethod  # how it was computed
+    method: OneRunMethod  # method of the bound
     epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
     # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
     # assumption. None from `steinke`.
@@ -33,7 +33,7 @@ class OneRunBound:
     # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
     # true epsilon that would be certified to exceed 0 with probability 0.9.
     limit_of_detection: float
-    guesses: Guesses  # what was counted; `shift` and `cosines` guess none of the coins
+    guesses: Guesses  # the counts; `shift` and `cosines` guess none of the coins
     estimate: float | None = None  # an estimate of epsilon at delta that has no confidence, from `cosines` alone
 
     @property

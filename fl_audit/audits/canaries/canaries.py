@@ -109,9 +109,9 @@ class CanaryFacts:
 
     # of one canary in one round by the noise that the mechanism prescribes; of one step where the steps are noised
     mu: float
-    client: int | None = None  # whose records the canaries are; None where they are clients
-    records: int = 0  # how many records that client has beside the canaries; 0 where canaries are clients
-    others: float = 0.0  # how many canaries' worth all others add to a release at most, on average over rounds
+    client: int | None = None  # the client whose records the canaries are; None where they are clients
+    records: int = 0  # number of that client's other records; 0 where canaries are clients
+    others: float = 0.0  # largest contribution of all others to a release, in canaries, on average over rounds
     size: int = 1  # number of parameters
 
 

@@ -20,13 +20,13 @@ from fl_audit.statistics.shift import gaussian_slope
 class OneRunCertificate:
     """The bounds that the canaries of one training certify."""
 
-    canaries: int  # how many there were
+    canaries: int  # number of canaries
     rounds: int  # in how many rounds they were scored
     # An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
     # spread, at least 0. It is marked by its assumption alone, not by a confidence.
     mu: float
     mu_lower: float  # the lower bound of it, at least 0
-    mu_claimed: float  # what the claim allows it to be: 1 / noise multiplier
+    mu_claimed: float  # the limit of the claim on it: 1 / noise multiplier
     epsilon_round: float  # the bound on epsilon at `delta` of one such round
     # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
     # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.

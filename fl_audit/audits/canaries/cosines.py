@@ -36,7 +36,7 @@ class CosineFinding:
     mu_lower: float  # the lower bound of that mean, at least 0
     delta: float  # of the estimate and of the bound
     confidence: float  # of the bounds
-    canaries: int  # how many canaries were counted
+    canaries: int  # number of counted canaries
     rounds: int  # in how many rounds each was counted; one where only the final model is seen
 
 

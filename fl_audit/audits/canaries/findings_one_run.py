@@ -29,12 +29,12 @@ class CanaryTrainingFinding:
     """The bounds that the canaries of one training certify."""
 
     finding: OneRunCertificate  # of the first trial
-    # what the noise that the mechanism prescribes gives a canary in a round, or in a step of private training
+    # mu of a canary in a round, or in a step of private training, by the noise that the mechanism prescribes
     mu_true: float
-    trials: int  # how many trainings there were
+    trials: int  # number of trainings
     held: int  # in how many the lower bound of mu was at or below `mu_true`
     mean_mu_lower: float  # of all trainings
-    epsilon_told: float | None = None  # what the accountant of the canaries' client counted, where it trains privately
+    epsilon_told: float | None = None  # count of the accountant of the canaries' client, if it trains privately
 
     @property
     def tells_too_little(self) -> bool:

@@ -55,8 +55,8 @@ _MOST_ROUNDS = 2**24
 class InterimAnalysis:
     """The result after a number of complete rounds."""
 
-    rounds: int  # how many
-    finding: OneRunCertificate  # what they certify; the bounds of all declared looks hold together, with the confidence
+    rounds: int  # number of rounds
+    finding: OneRunCertificate  # their certificate; the bounds of all declared looks hold together, with the confidence
     is_violated: bool  # whether they break the guarantee at this look's share of the level
 
 
@@ -64,26 +64,26 @@ class InterimAnalysis:
 class LiveFinding:
     """The current finding on a training."""
 
-    guarantee: Guarantee  # what is claimed
-    canaries: int  # how many there are
-    finding: OneRunCertificate  # what all whole rounds certify to whoever looks once, at a time chosen beforehand
+    guarantee: Guarantee  # the claim
+    canaries: int  # number of canaries
+    finding: OneRunCertificate  # certificate of all complete rounds for a single look at a time chosen beforehand
     belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `guarantee.belief_bound`
     looks: tuple[InterimAnalysis, ...]  # the declared looks that have taken place, in order
     last: int  # number of the last round that was kept, whole or not
-    released: int  # how many rounds were kept, with those that were set aside
-    carried_on: int  # how many were set aside, of a training that was carried on from a model of its own
+    released: int  # number of stored rounds, including those that were set aside
+    carried_on: int  # number of those set aside from a training that was continued from its own model
     misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
     misfits: tuple[ExcludedCanary, ...]  # canaries whose rounds do not count, and why
-    doubts: Inconsistencies  # what keeps that which was found from being `consistent`
+    doubts: Inconsistencies  # reasons why the finding is not `consistent`
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
     # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
-    dilution: Dilution  # what hides it
+    dilution: Dilution  # the updates that hide it
     knows_others: bool  # whether it was kept of every whole round how many others answered
     knows_weights: bool  # the same of what the replies of canaries weigh
-    weights: tuple[float, ...]  # how much of the heaviest client of a round each canary weighs, at least; from 0 to 1
+    weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
     level: float  # share of the level that a look has
     # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
     rounds_needed: int | None

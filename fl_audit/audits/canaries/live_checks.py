@@ -118,7 +118,7 @@ class Inconsistency(StrEnum):
 class Inconsistencies:
     """All inconsistencies in the stored rounds of a training."""
 
-    kinds: frozenset[Inconsistency]  # why nothing that was found is `consistent`
+    kinds: frozenset[Inconsistency]  # reasons why no finding is `consistent`
     faint: tuple[int, ...]  # canaries that stand out too little, each by itself
     uneven: tuple[int, ...]  # rounds with far less noise than the others
     knows_canaries: bool  # whether of every canary it was kept what it sends, and with which coins

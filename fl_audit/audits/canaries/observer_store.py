@@ -30,12 +30,12 @@ _PATIENCE = 60.0  # seconds in which another process has kept its round
 class TrainingObserver:
     """The observer of a training: its task, and the directory of its rounds."""
 
-    directory: Path  # where rounds are kept, one file each, beside the guarantee
+    directory: Path  # directory of the rounds, one file each, and of the guarantee
     directions: int  # seed of the directions, as the clients have it
-    canaries: int  # how many canaries there are, at least 1
-    terms: TrainingTerms | None = None  # what the training guarantees; None where it is said to who judges alone
+    canaries: int  # number of canaries, at least 1
+    terms: TrainingTerms | None = None  # the guarantee of the training; None where only its judge knows it
     delta: float = 1e-5  # of the guarantee, above 0 and below 1
-    # How many other clients answer in a round, at most; None where it is seen, or not known.
+    # Largest number of other clients that answer in a round; None where it is seen, or not known.
     others: int | None = None
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ def ends_nothing(what: str) -> Iterator[None]:
     """Report errors in a block of an observer instead of raising them, with what is not stored as a result."""
     try:
         yield
-    except Exception as error:  # whatever it is
+    except Exception as error:  # any error
         with suppress(Exception):  # a process may have no error stream
             sys.stderr.write(f"fl_audit: {what} is not kept, and does not count: {in_a_line(error)}\n")
             sys.stderr.flush()

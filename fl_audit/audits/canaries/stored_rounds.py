@@ -36,13 +36,13 @@ _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
 class CanaryNote:
     """The note on a canary whose client answered; None where it is unknown, as for an observer of models alone."""
 
-    number: int  # which canary, from 0
+    number: int  # number of the canary, from 0
     is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
     coins: str | None = None  # fingerprint of its seed of coins
     directions: str | None = None  # fingerprint of its seed of directions
     size: int | None = None  # number of parameters that it is spread over
     norm: float | None = None  # its norm in this round
-    node: str | None = None  # who sent it, as the server knows
+    node: str | None = None  # the sender, as the server knows it
     # As the server knows: what its reply weighs in the average, over what the heaviest of the round does, from 0 to 1.
     weight: float | None = None
 
@@ -74,7 +74,7 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
     size = _told(int, values.get("size"))
-    # What is not a number is neither below nor above another.
+    # NaN is neither below nor above another number.
     fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
     if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
         raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
@@ -99,9 +99,9 @@ class StoredRound:
     number: int  # the round, from 1
     present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
     scores: tuple[float, ...]  # of the canaries, then of decoys
-    others: int | None = None  # how many other clients answered; None where it was not seen
+    others: int | None = None  # number of other clients that answered; None where it was not seen
     size: int | None = None  # the number of parameters
-    norm: float | None = None  # to which the strategy clips in this round; None where it does not say
+    norm: float | None = None  # the strategy's clipping norm in this round; None where it is unknown
     directions: str | None = None  # fingerprint of the seed of the observer's directions
     run: int | None = None  # Flower's run
     models_only: bool = False  # whether a client has kept it, who sees the models alone
@@ -145,9 +145,9 @@ _MEANINGS = {
 class ExcludedCanary:
     """A canary whose rounds do not count."""
 
-    number: int  # which canary
-    node: str | None  # who sent it, where that was seen
-    what: Mismatch  # why
+    number: int  # number of the canary
+    node: str | None  # the sender, where it was seen
+    what: Mismatch  # the reason
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"

@@ -55,8 +55,8 @@ class Guesses:
     coins: int  # m, how many were tossed, at least 1
     guessed: int  # r, how many the attacker spoke about, from 0 to `coins`
     right: int  # v, how many of these it got right, from 0 to `guessed`
-    # How many of the other coins the same order of scores gets right, from 0 to `coins - guessed`. Only the
-    # order-statistic bound reads it, to break ties; 0, where it is not known, is cautious.
+    # Number of the other coins that the same order of scores gets right, from 0 to `coins - guessed`. Only the
+    # order-statistic bound uses it, to break ties; 0, where it is not known, is cautious.
     rest_right: int = 0
 
     def __post_init__(self) -> None:

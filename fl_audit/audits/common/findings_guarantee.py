@@ -64,7 +64,7 @@ class OtherGuarantee:
     """Another possible guarantee and the noise that it needs."""
 
     belief: float  # nobody becomes surer than this, but for a chance of delta
-    epsilon: float  # what it amounts to at the delta of the run
+    epsilon: float  # its value at the delta of the run
     noise_multiplier: float  # the noise that keeps it
 
 
@@ -217,16 +217,16 @@ class PairGuarantee:
     epsilon: float  # the largest log-odds, in nats
     advantage: float  # the largest advantage of whoever sees the randomised record and knows both
     is_exact: bool  # whether that is an equation, or an upper bound
-    measured: MeasuredAdvantage | None  # what the optimal test achieved; None where nothing was drawn
+    measured: MeasuredAdvantage | None  # the result of the optimal test; None where nothing was drawn
 
 
 @dataclass(frozen=True)
 class RecordGuarantee:
     """The claim for each record by itself."""
 
-    local_randomizer: LocalRandomizer  # what owners do to their records
+    local_randomizer: LocalRandomizer  # the randomisation of records by their owners
     epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
-    counted: int  # how many features the paper adds up
+    counted: int  # number of features that the paper adds up
     counted_epsilon: float  # the sum of their epsilons
     whole_epsilon: float  # the largest log-odds of any two records
     pair: PairGuarantee | None  # of one record of the run and another; None where no other can be compared with it

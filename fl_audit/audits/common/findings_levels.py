@@ -17,8 +17,8 @@ class UnitLevel:
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit
-    size: int | None  # how many units of the guarantee it changes at most; None where that is not known
-    epsilon: float | None  # what holds of it, at the delta of the guarantee; infinite if none, None if not known
+    size: int | None  # largest number of the guarantee's units that it changes; None where it is not known
+    epsilon: float | None  # its epsilon at the delta of the guarantee; infinite if none, None if not known
     shown: float | None  # epsilon that the run shows at least; None where nobody was asked about this unit
 
 

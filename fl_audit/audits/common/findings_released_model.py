@@ -64,7 +64,7 @@ class ModelFinding:
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC on test records, mean over trials; NaN where there is none
     unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
-    commonest: float | None = None  # what naming the most frequent class is worth; None where it is not known
+    commonest: float | None = None  # accuracy of always naming the most frequent class; None where it is not known
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `utility`."""
@@ -177,9 +177,9 @@ class ClientGuarantee:
     records: int  # size of its shard
     sampling_rate: float  # probability with which a record was in a step, as its accountant counted
     steps: int  # steps that its accountant counted
-    epsilon: float  # what it guarantees, by the accountant of the run
+    epsilon: float  # its guarantee, by the accountant of the run
     epsilon_rdp: float  # the same by `rdp`
-    epsilon_opacus: float  # what the accountant of Opacus names that it kept
+    epsilon_opacus: float  # the report of its own accountant of Opacus
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class ReliabilityBin:
 
     lowest: float  # smallest belief in D in it
     highest: float  # largest one
-    trials: int  # how many trials
+    trials: int  # number of trials
     members: int  # in how many of them D was used
     mean_belief: float  # the share of members that the beliefs expect
     share: float  # the share of members that there was

@@ -26,7 +26,7 @@ class EpsilonInterval:
     low: float  # lower end of the interval, at least 0
     high: float  # its upper end, which may be infinite
     confidence: float  # least probability of the interval; 1 where nothing is random
-    note: str  # what the interval is of, in words
+    note: str  # the meaning of the interval, in words
 
 
 def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:

@@ -29,7 +29,7 @@ class EmpiricalFinding:
     from_sensitivity: EpsilonInterval | None
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
-    decisive: Judgement  # what the verdict rests on
+    decisive: Judgement  # the judgement behind the verdict
     bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no trial
 
     @property

@@ -40,7 +40,7 @@ class Observation:
     # The noise along the difference of D and D' as normal scores, under D and under D', float64 (trials, 2); see
     # `fl_audit.mechanisms.likelihood_ratio.ReleaseEvidence`.
     scores: Floats
-    residuals: Residuals  # what was measured of the noise
+    residuals: Residuals  # the measurements of the noise
 
 
 def observe(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None) -> Observation:
@@ -113,10 +113,10 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     insider
         The insider's client: it knows its own update and those of its colluders, including their noise.
     """
-    # What is left of a release when all that can be expected of it is taken away.
+    # The residual of a release after subtracting its expectation.
     if (
         federation.public.threat_model.adversary is Adversary.SERVER
-    ):  # which sees the contribution of the target's client by itself
+    ):  # the server sees the contribution of the target's client separately
         rest = shown(seen.side.contribution, "the contribution of the target's client").double().clone()
         clients, known, trials = [federation.victim], dict[int, int](), ()
     else:
@@ -128,7 +128,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
         trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
-    # What the differing record would add, and the variance of a coordinate, from the clients whose noise is not known.
+    # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:
         if client in known:

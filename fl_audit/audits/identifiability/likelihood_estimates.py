@@ -133,7 +133,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
         As for `delta_from_beliefs`, which documents the exceptions.
     """
     require_epsilon(epsilon)
-    # Where e^eps overflows, a single false alarm already makes the difference negative: any large factor does.
+    # If e^eps overflows, a single false alarm already makes the difference negative, so any large factor will do.
     each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
     with_d, without = _both(log_odds, members)
     found = []

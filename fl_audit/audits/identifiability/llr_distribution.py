@@ -29,7 +29,7 @@ SMALLEST_P_VALUE = 0.001
 class InnovationGroup:
     """The innovations of the trials with one bit."""
 
-    count: int  # how many; with fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1
+    count: int  # number of innovations; below 2 nothing is tested: the moments are 0, 1, 0, the z-scores 0, p 1
     mean: float  # of all innovations; 0 expected
     variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same trial; 0 expected
@@ -52,7 +52,7 @@ class InnovationCheck:
     members: InnovationGroup  # the innovations of trials with bit 1
     nonmembers: InnovationGroup  # of trials with bit 0
     rounds: int  # number of rounds of all trials together
-    left_out: int  # how many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`
+    left_out: int  # number of those without an innovation, because their signal is under `SMALLEST_SIGNAL`
 
     @property
     def holds(self) -> bool:

@@ -35,7 +35,7 @@ from fl_audit.statistics.methods import BoundMethod
 _GUESSED = 0.1
 """Share of targets called members in a single run, and share called nonmembers; fixed beforehand."""
 _PUBLIC_SEED = 0
-_LARGEST_PHI = 2.0  # where the paper cuts phi off
+_LARGEST_PHI = 2.0  # cut of phi in the paper
 
 
 class OneTargetScores(NamedTuple):

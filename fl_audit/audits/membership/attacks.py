@@ -42,7 +42,7 @@ class ModelAnswers:
     population: Floats  # log p_y of records that no trial was trained on, (trials, p)
     # Features and classes of the targets and of the population, (targets, features) and (p, features); None likewise.
     records: tuple[Floats, Floats] | None = None
-    # What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
+    # Features of the targets' gradients in three releases, the final one last; None if not requested.
     white_box: WhiteBoxFeatures | None = None
     # Of which targets the attacker of each trial knows whether they are in, bool (trials, targets); None likewise.
     known: Flags | None = None

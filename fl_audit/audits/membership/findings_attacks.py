@@ -88,7 +88,7 @@ class Scores:
 
     values: Floats  # higher for a likelier member, (trials, targets)
     apart: Floats | None  # the same where some trials were shadows alone, which are NaN; None where none were kept so
-    membership: Membership  # who was in
+    membership: Membership  # the membership
     of_insiders: bool = False  # whether they are log-odds of insiders
 
     def rates(self, confidence: float) -> MembershipRates:
@@ -219,8 +219,8 @@ class AttributeFinding:
     """The findings on an attribute."""
 
     attribute: str  # name of the column, or its number
-    values: int  # how many of its values occur
-    by_name: dict[str, AttributeGuesser]  # what everybody achieved, by the column of their guesses
+    values: int  # number of different values
+    by_name: dict[str, AttributeGuesser]  # results of all adversaries, by the column of their guesses
     # The advantage that the guarantee allows; None without a guarantee. Members and others are of one training, so that
     # two records change places, as for `largest_order`.
     largest: float | None
@@ -305,8 +305,8 @@ class MembershipFinding:
 
     over_trials: MeanAdvantage  # mean over trials of its advantage about members and others
     record: AdvantageEstimate  # its guesses about the record in which D and D' differ
-    bounds: MembershipBounds | None  # what the guarantee leaves to it; None where nothing was claimed
-    record_bound: float | None  # what the guarantee leaves to anybody who is asked about that record; None likewise
+    bounds: MembershipBounds | None  # its bounds by the guarantee; None where nothing was claimed
+    record_bound: float | None  # the guarantee's bound for an adversary that decides about that record; None likewise
     # The epsilon that the losses of that record under the final models prove, without any assumption about their
     # distribution; None where nothing was claimed or one kind of trial is missing.
     lower_bound: LowerBound | None = None

@@ -105,7 +105,7 @@ def increments(
     require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
     scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
     factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
-    # Those of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
+    # Log-odds of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
     log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
     if sampling_rate < 1 and not sees_participation:
         return np.asarray(mixed_llr(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
@@ -180,7 +180,7 @@ def observe_targets(
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
     steps = whitened_steps(federation, seen)
-    clip = None  # what is added up from formed contributions is clipped already
+    clip = None  # sums of formed contributions are clipped already
     match federation.unit:
         case Unit.RECORD if len(steps) == 1:
             rest, asked = _noise_of_records(federation, seen, steps[0], membership)[0], federation.differing

@@ -75,8 +75,8 @@ class MembershipRates:
     # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their trial's median, or for
     # insiders above 0. It is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
     balanced_accuracy: Interval
-    confidence: float  # that all four intervals hold together, approximately: they come from a bootstrap
-    trials: int  # how many there were
+    confidence: float  # joint confidence of all four intervals, approximate because of the bootstrap
+    trials: int  # number of trials
     members: int  # members counted over trials
     others: int  # others counted over trials
 

@@ -27,8 +27,8 @@ class RmiaForm(StrEnum):
 class RmiaRule:
     """The choices made before the attack."""
 
-    form: RmiaForm = RmiaForm.OFFLINE  # which reference models there are
-    gamma: float = 1.0  # how far x must outdo z, above 0; the paper takes 1 or 2
+    form: RmiaForm = RmiaForm.OFFLINE  # the reference models
+    gamma: float = 1.0  # factor by which x must exceed z, above 0; the paper takes 1 or 2
     # The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of a
     # p_out + 1 - a in it. 1 leaves p_out as it is.
     slope: float = 0.3

@@ -44,7 +44,7 @@ class AttackModel(StrEnum):
 class ShadowRule:
     """The choices made before the attack."""
 
-    model: AttackModel = AttackModel.NETWORK  # which classifier
+    model: AttackModel = AttackModel.NETWORK  # the classifier
     # Into how many parts trials are split, 2 or more; trial w is in part w modulo folds. Without meaning where the
     # shadow trials are named.
     folds: int = 2

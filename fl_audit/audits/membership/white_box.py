@@ -63,9 +63,9 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 class WhiteBoxRule:
     """The choices made before the attack."""
 
-    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # what is shown, one part or more; each has a branch of two layers
-    # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
-    # many as the row has entries the branch is a dense layer on the whole gradient.
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
+    # Number of learned linear maps of a class's row of the gradient, the same for all classes, 1 or more. With as many
+    # as the row has entries the branch is a dense layer on the whole gradient.
     filters: int = 8
     branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
     trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
@@ -96,8 +96,8 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     more, that each trial's network learns from. The results for these are no attack, because the network knew their
     membership.
     """
-    # Which targets each network learns from, and their weights, which add up to 1, (networks, most). Where a network
-    # has fewer examples than another, targets that it does not learn from fill up, with weight 0.
+    # The targets that each network learns from, and their weights, which add up to 1, (networks, most). A network with
+    # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
     flags = torch.from_numpy(learnt)
     places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
     counted = flags.gather(1, places).float()
@@ -133,9 +133,9 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, count
     for part in sorted(rule.parts):
         match WhiteBoxPart(part):
             case WhiteBoxPart.GRADIENT:
-                # What can be said in maps of d (h, 1)' stays the same when h is scaled and moved, for a 1 stands beside
-                # it. (Where the layer has no bias, d is known all the same, as output less label.) The signals keep
-                # their zero: moved, they would bring in the activations by themselves.
+                # Scaling and shifting h does not change the linear maps of d (h, 1)', because of the 1. (Where the
+                # layer has no bias, d is known all the same, as output less label.) The signals keep their zero:
+                # shifted, they would add the activations by themselves.
                 inputs = scaled(features.inputs)
                 shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
                 shown["signals"] = scaled(features.signals, centred=False)

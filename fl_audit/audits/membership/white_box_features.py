@@ -179,7 +179,7 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
     def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
         leaf = outputs.detach().requires_grad_()
         calls.append(((given or tuple(named.values()))[0].detach(), leaf))
-        return leaf.clone()  # what follows may change its inputs in place, which a leaf would not allow
+        return leaf.clone()  # later operations may change its inputs in place, which a leaf would not allow
 
     handle = layer.register_forward_hook(note, with_kwargs=True)
     try:

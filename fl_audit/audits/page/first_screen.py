@@ -44,10 +44,10 @@ LARGE_DELTA = 0.5
 class Fact:
     """One number of the first screen."""
 
-    name: str  # what it is, in a few words
+    name: str  # its name, in a few words
     value: str  # the number, as it is shown
-    note: str  # what to hold it against
-    joint: str = "; "  # what stands between the two in a line of text
+    note: str  # the number to compare it with
+    joint: str = "; "  # separator of the two in a line of text
 
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
@@ -180,7 +180,7 @@ def warnings_of(contents: RunContents) -> list[str]:
     return [*lines, *look_at(contents)]
 
 
-_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the claimed epsilon
+_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis, in multiples of the claimed epsilon
 _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it guarantees
 
 
@@ -233,7 +233,7 @@ def gauge_html(contents: RunContents) -> str:
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
     kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
-    # Where the accountant is so loose that it is marked what the claimed noise gives away, a breach begins there.
+    # If the accountant is so loose that the claimed noise's own epsilon is marked, a breach begins there.
     kept = kept_epsilon(guarantee)
     mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
     begin = 1.0 if mark is None else mark

@@ -43,7 +43,7 @@ def write_pdf(page: str, path: Path) -> None:
         return
     import weasyprint  # as above
 
-    # What stands in the page itself is data, and nothing else is fetched.
+    # Data in the page itself need no request, and nothing else is fetched.
     document = weasyprint.HTML(string=page, url_fetcher=weasyprint.urls.URLFetcher(allowed_protocols=("data",)))
     with atomic_file(path) as file:
         document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])

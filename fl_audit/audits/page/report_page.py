@@ -52,7 +52,7 @@ def draw_all(contents: RunContents) -> list[DrawnPicture]:
         if (picture := section.picture) is not None and picture.applies(numbers, contents):
             figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
             png = to_png(figure)
-            figure.set_layout_engine("none")  # what was laid out for the first is right for the second
+            figure.set_layout_engine("none")  # the layout of the first is right for the second
             drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
     return drawn
 
@@ -168,7 +168,7 @@ def render_html(
     """
     federation = contents.facts.federation
     on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
-    order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
+    order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
     figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
     rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]

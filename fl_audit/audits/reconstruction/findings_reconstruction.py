@@ -19,11 +19,11 @@ _GUESSES = (1, 5, 10, 100)
 class Success:
     """The share of trials with the truth among the first guesses."""
 
-    guesses: int  # how many guesses the attacker has
+    guesses: int  # number of the attacker's guesses
     share: float  # share of the trials in which one of them is right, from 0 to 1
     low: float  # lower end of its Clopper-Pearson interval
     high: float  # upper end
-    chance: float  # that share where nothing is released
+    chance: float  # that share without a release
     bound: float  # the largest share that the guarantee allows
 
 
@@ -31,7 +31,7 @@ class Success:
 class ReconstructionFinding:
     """The guesses of an attacker that knew everything except which of the candidates was in."""
 
-    candidates: int  # how many records, clients, or values of a column there were
+    candidates: int  # number of records, clients, or values of a column
     # Share of the trials that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
     # k largest probabilities.
     chances: Floats

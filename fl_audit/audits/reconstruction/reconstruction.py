@@ -131,7 +131,7 @@ class ReconstructionQuality:
     psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
     ssim: Floats  # structural similarity, at most 1, (pictures,)
     named: Flags  # whether the nearest of the candidates is the true picture, (pictures,)
-    candidates: int  # how many pictures the true one was among
+    candidates: int  # number of images among which the true one is
 
     def worst(self, values: Floats) -> float:
         """Return the mean over the `WORST` share of images, those with the best reconstructions, at least one image."""
@@ -165,7 +165,7 @@ class Drawing:
 
     level: Level  # the noise
     pictures: Floats32  # float32 (pictures, *shape)
-    likeness: ReconstructionQuality  # how close they came
+    likeness: ReconstructionQuality  # their similarity to the true ones
     guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
 
 
@@ -175,7 +175,7 @@ class ReconstructedImages:
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[Drawing, ...]  # from no noise to the most
-    own: int  # which of them is at the run's own noise
+    own: int  # index of the one at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pictures`."""

@@ -1,1 +1,1 @@
-"""The catalogue of faulty mechanisms: false privacy claims, each beside an honest mechanism for which the claim holds."""
+"""The catalogue of faulty mechanisms: false privacy claims, each with an honest mechanism that keeps the claim."""

@@ -48,8 +48,8 @@ class EvaluationRow:
     right: float
     allowed_right: float
     trials: int  # trials of the attempt
-    seconds: float  # that it took
-    processor_seconds: float  # that it took on all cores together: on busy machines `seconds` says little
+    seconds: float  # duration
+    processor_seconds: float  # duration on all cores together: on busy machines `seconds` says little
     rule: str = ""  # digest of the rule by which it was evaluated
 
 

@@ -25,8 +25,8 @@ class HonestMechanism:
     """A mechanism that keeps its claim."""
 
     name: str  # by which it is called
-    claim: StatedClaim  # what it claims
-    system: AuditedSystem  # what runs
+    claim: StatedClaim  # its claim
+    system: AuditedSystem  # the mechanism
     # The scenarios that the claim is about, on every stage; None for all of them.
     covered: tuple[str, ...] | None = None
 
@@ -49,10 +49,10 @@ class FaultyMechanism:
 
     name: str  # by which it is called
     twin: HonestMechanism  # the honest mechanism that it takes itself for; both have one claim
-    system: AuditedSystem  # what really runs
-    wrong: str  # what is wrong, in a sentence
+    system: AuditedSystem  # the real mechanism
+    wrong: str  # the fault, in a sentence
     source: str  # the published incident, or the publication that describes the mistake
-    fix: str  # what its author has to do
+    fix: str  # the fix for its author
     # Whether low bits alone tell: it is caught where they do, and its claim about real numbers may hold.
     is_rounding: bool = False
 
@@ -117,9 +117,7 @@ def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], St
 
 
 ONE_ROUND = Mechanism(multiplier=1.0)
-"""The base of most faulty mechanisms, which change one part of it: one round, and noise as large as the clipping
-norm.
-"""
+"""The base of most faulty mechanisms: one round, and noise as large as the clipping norm."""
 TWO_ROUNDS = Mechanism(multiplier=math.sqrt(SHORT))
 ADAPTIVE = Mechanism(1.0, next_norm=parts.towards_median(RATE, BIT_MULTIPLIER), said=parts.norm_said)
 SUMMING = Mechanism(0.0, clip=parts.untouched, weights=parts.of_all_or_none)

@@ -32,7 +32,7 @@ class Mechanism:
     weights: Callable[[ServerRound], Floats] = parts.equal_weights  # of the replies, shape (replies,)
     # From the clipped updates, their weights and the norm to what is released but for the noise.
     combine: Callable[[Sequence[Arrays], Floats, float], Arrays] = parts.weighted_sum
-    # What is done to it before noise is added; an honest mechanism has nothing left to do.
+    # Processing before noise is added; an honest mechanism has none.
     clip_mean: Callable[[Arrays, float], Arrays] = parts.untouched
     # Standard deviation of the noise on the mean: of multiplier, round and the norm of the next round.
     deviation: Callable[[float, ServerRound, float], float] = parts.of_the_sum

@@ -92,8 +92,7 @@ def equal_weights(this: ServerRound) -> Floats:
 
 
 def of_all_or_none(this: ServerRound) -> Floats:
-    """Weigh equally, and refuse a round in which a reply is missing, because its client's share of the noise is missing
-    too.
+    """Weigh equally, and refuse a round in which a reply, and so its client's share of the noise, is missing.
 
     Raises
     ------
