@@ -87,4 +87,4 @@ class NeighbourPair:
     # place of the user, or number of the shard that stands in for the client; None where the unit is removed.
     replacement: int | None
     crafted: CraftedRecord | None = None  # the record that replaces the data's record as x in D; None keeps that
-    opposite: CraftedRecord | None = None  # what takes the place of x in D', where it is in no data set either, or None
+    opposite: CraftedRecord | None = None  # the record that replaces x in D', if that is in no data set either, or None

@@ -22,9 +22,9 @@ class Record(StrEnum):
     ARRAYS = "arrays"
     CONFIG = "config"
     OWN_EPSILON_STAR = "own-epsilon-star"
-    """In a client's own state, not in messages: Epsilon* of its shard at the last release that was evaluated."""
+    """Epsilon* of a client's shard at the last release that was evaluated, in its own state and not in messages."""
     OWN_ACCOUNTANT = "own-accountant"
-    """In a client's own state: that of Opacus' accountant after the last round in which it trained privately."""
+    """State of Opacus' accountant after the last round in which a client trained privately, in its own state."""
 
 
 class Key(StrEnum):

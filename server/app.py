@@ -98,7 +98,7 @@ class _ReleaseRecorder:
     on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept trials, by batch
-    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # what was seen
+    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # the views of rounds
     # The clipping norms of each round, of all trials, by batch; none where the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 

@@ -235,7 +235,7 @@ def _said(target: "Target") -> str:
 
 
 def _rows(accountant: str | None, found: Callable[[Accountant], _Row], exact: Accountant) -> list[_Row]:
-    """Return one accountant's answer, whose refusal is an error, or all, whose refusals but the exact one's are rows."""
+    """Return one accountant's answer, whose refusal is an error, or those of all accountants as rows."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []

@@ -280,7 +280,7 @@ def _randomizer(config: RunConfig) -> LocalRandomizer | None:
 
 _USUAL_TARGETS = 200
 _ASCENT = 1.0
-"""At 1 the insider takes back the contribution of a member's owner for it (see `fl_audit.audits.membership.loss`)."""
+"""Factor of the malicious insider: at 1 it takes back the contribution of a member's owner for that member."""
 
 
 def _targets(config: RunConfig) -> int:

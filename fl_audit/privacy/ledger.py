@@ -117,7 +117,7 @@ def ledger_lock(path: Path) -> "FileLock":
     require(bool(path.name) and not path.is_dir(), f"ledger {path} is a directory: accepted is a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
-    lock.touch()  # where nothing can be written the system says so, and the lock would be waited for without end
+    lock.touch()  # an unwritable directory is reported by the system, while the lock would wait without end
     return FileLock(lock, is_singleton=True)
 
 

@@ -214,7 +214,7 @@ class _GaussianLoss:
 
 @dataclass(frozen=True)
 class _SeenGaussianLoss(_GaussianLoss):
-    """With probability `share` the pair N(mu) against N(0), unit variance, otherwise equal distributions; the case is
+    """The pair N(mu) against N(0), unit variance, with probability `share`, otherwise equal distributions; the case is
     seen.
 
     The loss is 0 with probability 1 - `share` (an atom on the grid) and normal otherwise. Both relations give this

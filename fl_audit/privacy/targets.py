@@ -12,7 +12,7 @@ from fl_audit.privacy.scores import require_advantage
 
 @dataclass(frozen=True)
 class BeliefTarget:
-    """With probability 1 - delta the insider's belief in the true D stays at or under `belief` (prior < belief < 1)."""
+    """The insider's belief in the true D stays at or under `belief` with probability 1 - delta (prior < belief < 1)."""
 
     belief: float
 

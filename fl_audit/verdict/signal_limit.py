@@ -66,7 +66,7 @@ class SignalLimit:
     trials_needed: int | None = None
     # The same of a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings, and once in the others.
     rare_trials: int | None = None
-    counted: float = math.nan  # how often it counts by what was measured; NaN before a run and where nothing was
+    counted: float = math.nan  # number of times that it counts by measurement; NaN before a run or without it
 
     @property
     def conclusive(self) -> bool:

@@ -69,7 +69,7 @@ class Review:
     asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
     # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
     unseen: tuple[str, ...] = ()
-    inside: "OfClients | None" = None  # what its clients do with records; None where nothing names privacy of these
+    inside: "OfClients | None" = None  # assessment of its clients' training; None if nothing names their privacy
 
 
 def review(

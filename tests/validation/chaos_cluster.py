@@ -27,9 +27,9 @@ _NOTICING = {
     "grpc_client_keepalive_time_ms": 1000, "grpc_client_keepalive_timeout_ms": 5000,
     "gcs_rpc_server_reconnect_timeout_s": 20,
 }  # fmt: skip
-"""By default Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
-to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
-long workers wait.
+"""Ray's intervals for noticing a lost machine: by default it takes about a minute to give up a machine that only falls
+silent, and that machine takes three minutes to give up its head. Variables of the environment reach every process;
+`--system-config` of the head does not change how long workers wait.
 """
 _ROOT = Path(__file__).resolve().parents[2]
 _SECONDS_TO_END = 180.0

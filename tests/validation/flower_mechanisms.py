@@ -41,7 +41,7 @@ class Use(NamedTuple):
     mechanism: str  # name of the wrapper or modifier
     use: str  # in words
     is_claimed: bool  # whether the documentation covers this use
-    system: AuditedSystem  # what is played
+    system: AuditedSystem  # the system
     claim: StatedClaim  # the guarantee
     only: tuple[str, ...]  # scenarios that make up this use
 

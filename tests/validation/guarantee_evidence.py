@@ -54,7 +54,7 @@ class _Shown:
 class ShownLoss(_Shown):
     """The evidence on a combination whose log-odds are the exact likelihood ratio."""
 
-    theory: str  # what it was held against, in words
+    theory: str  # the theory for comparison, in words
     scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
     distribution_p: float | None  # that of the final log-odds against their distribution; None without a distribution
     advantage_error: float  # standard error of the advantage
@@ -120,7 +120,7 @@ class Scored(_Shown):
         return found
 
 
-Evidence = ShownLoss | Scored  # what a combination that is offered showed
+Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
 def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:

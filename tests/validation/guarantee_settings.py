@@ -90,8 +90,8 @@ class Combination:
     participation: str = "everybody"
     noise: str = "central"
     clipping: str = "fixed"
-    adversary: str = "client"  # who attacks
-    release: str = "sums, sgd"  # what is shown of a release, and how the model follows from it
+    adversary: str = "client"  # the adversary
+    release: str = "sums, sgd"  # the view of a release, and the server's optimizer
 
     def __str__(self) -> str:
         return ", ".join(self.parts())

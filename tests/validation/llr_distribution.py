@@ -51,7 +51,7 @@ the last, after those of the round before.
 class LlrCheckResult(NamedTuple):
     """The check of one insider in one setting."""
 
-    insider: str  # which insider
+    insider: str  # name of the insider
     check: InnovationCheck  # the check of its innovations
     advantage: float  # its advantage
 

@@ -125,7 +125,7 @@ class CertificateLine(NamedTuple):
     # `mechanism`, `certificate`: which.
     mechanism: str
     certificate: str
-    truth: float  # what must not be certified to be exceeded
+    truth: float  # the value that must not be certified to be exceeded
     holds: bool  # whether the method's assumption holds for the mechanism
     # `runs`, `false`: how many there were, and how many were false.
     runs: int

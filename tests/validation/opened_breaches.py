@@ -36,10 +36,10 @@ _SMALL = NoiseSetting((("weight", 60), ("bias", 4)), trials=40, rounds=30)
 class OpenedBreach:
     """A federation that breaks its guarantee in draws or releases beside the noise of the sum."""
 
-    name: str  # what it does, in plain English
+    name: str  # its description, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
-    change: Change  # what it makes of honest draws
-    strategy: type[DPStrategy] | None = None  # how a real server does it; None where no real run is played
+    change: Change  # its change of honest draws
+    strategy: type[DPStrategy] | None = None  # its form on a real server; None where no real run is played
     mechanism: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of `breach_plan` of a real run
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
     setting: OpenedSetting = field(default_factory=OpenedSetting)

@@ -17,9 +17,9 @@ from fl_audit.arrays import Flags, Floats
 class TargetRound:
     """The values with which a mechanism may treat the target of one round in its own way."""
 
-    present: Floats  # what the target contributes under D, (trials, parameters), in the units of the sum
-    absent: Floats  # what stands in its place under D'
-    clipped_at: Callable[[float], Floats]  # what the true side contributes if it is clipped at so many times the norm
+    present: Floats  # contribution of the target under D, (trials, parameters), in the units of the sum
+    absent: Floats  # its replacement under D'
+    clipped_at: Callable[[float], Floats]  # contribution of the true side if it is clipped at a multiple of the norm
     members: Flags  # whether the trials hold D, (trials,)
     norm: float  # the clipping norm
     number: int  # the round, from 1

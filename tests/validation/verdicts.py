@@ -77,7 +77,7 @@ def _judged(kind: str, runs: Iterator[NoiseMeasurements], console: Console) -> l
     p_values = {name: [test.p_value for tests in judged for test in tests if test.name == name] for name in T}
     offered = {name: np.array(values) for name, values in p_values.items() if values}
     distributions = {name: _distribution_of(name, values) for name, values in offered.items()}
-    most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # that chance explains
+    most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # more than chance explains
     columns = ("test", "runs", "p-values are", "KS p", "smallest p", "level")
     title = f"Honest {kind} federations: {violated} of {number} violated, {most} allowed"
     rows = [

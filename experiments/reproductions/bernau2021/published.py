@@ -90,4 +90,4 @@ EPSILON_FROM_ADVANTAGE_LOCAL = _by_study((1.18, 1.90, 4.36), (0.63, 2.43, 3.94),
 """Empirical epsilon by rho_beta: these three tables were read off panels a, b and c of Figures 7 to 9."""
 
 LARGEST_MEMBERSHIP_ADVANTAGE = 0.02
-"""In panel d of Figures 7 to 9 the advantage of Yeom's adversary is below this in every setting."""
+"""Upper limit of the advantage of Yeom's adversary in every setting, from panel d of Figures 7 to 9."""

@@ -28,9 +28,9 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
 """Working time after which a process answers, and begins no further one of the calls that share a call of Ray."""
 _SECONDS_TO_END = 5.0
-"""How long requests to Ray may go on once the pool is closed: a Ray that is shut down during one ends the program."""
+"""Seconds for which requests to Ray may go on once the pool is closed: a Ray that is shut down ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
-"""How long Ray may take to notice that a node is gone, once processes on it have died."""
+"""Seconds that Ray may take to notice that a node is gone, once processes on it have died."""
 
 ORDINARY = 0
 """The compartment of clients that hold nothing secret from others."""

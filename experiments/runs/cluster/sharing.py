@@ -30,7 +30,7 @@ Outcome = Message | CallError
 Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""How long a thread waits for calls before it checks whether the pool is closed."""
+"""Seconds for which a thread waits for calls before it checks whether the pool is closed."""
 _SECONDS_OF_A_PART = 1.5 * SECONDS_OF_A_CALL
 """Expected duration of the calls that a process is given; calls that it does not reach were sent in vain."""
 _FIRST_PART = 16

@@ -51,7 +51,7 @@ _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class LossSource(StrEnum):
-    """Where members' losses are when Epsilon* is computed: in one place, or with their owners."""
+    """Place of members' losses when Epsilon* is computed: in one place, or with their owners."""
 
     POOLED = "pooled"
     FEDERATED = "federated"
@@ -127,7 +127,7 @@ class AuditSection(ConfigSection):
     epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
     """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
-    """Where members' losses are when Epsilon* is computed: in one place, or with their owners."""
+    """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
     """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
     client_epsilon_star: bool = False

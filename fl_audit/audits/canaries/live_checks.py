@@ -108,7 +108,7 @@ class Inconsistency(StrEnum):
 
     OVERRUN = "overrun"  # a later round than the last claimed one was kept: those that were not may be too many
     GAPS = "gaps"  # rounds start from other models than those before them were seen to release
-    OUT = "out"  # what canaries send where they are out was not said, and seems to be another than the guarantee needs
+    OUT = "out"  # contribution of canaries that are out: not stated, and different from the guarantee's need
     FAINT = "faint"  # canaries, or one of them, stand out less than the claimed noise lets them
     UNEVEN = "uneven"  # rounds have far less noise than the others, or are on another scale
     ATTENDANCE = "attendance"  # canaries take part more often than units are sampled, or nobody saw how often

@@ -45,7 +45,7 @@ class StarFinding:
     method: StarMethod = StarMethod.PARAMETRIC  # `empirical` where normals were rejected in most trials
     fit_tested: int = 0  # trials in which it was tested whether normals fit the losses
     fit_rejected: int = 0  # trials in which they do not
-    by_normals: StarSpread | None = None  # what normals give, where they are not what the numbers above rest on
+    by_normals: StarSpread | None = None  # the estimate by normals, where the numbers above have another basis
 
     @property
     def is_meaningful(self) -> bool:

@@ -23,7 +23,7 @@ class Success:
     share: float  # share of the trials in which one of them is right, from 0 to 1
     low: float  # lower end of its Clopper-Pearson interval
     high: float  # upper end
-    chance: float  # that share without a release
+    chance: float  # the same share without a release
     bound: float  # the largest share that the guarantee allows
 
 

@@ -44,7 +44,7 @@ class Mechanism:
     # The clipping norm of the next round: from this one and a source of noise.
     next_norm: Callable[[ServerRound, np.random.Generator], float] = lambda this, noise: this.norm
     metrics: Callable[[ServerRound], Mapping[str, float]] = lambda this: {}  # numbers released beside the model
-    # What messages to clients say beside the model: of the round that is over, if any, and the clipping norm.
+    # Values in messages to clients beside the model: of the last round, if any, and the clipping norm.
     said: Callable[[ServerRound | None, float], Said] = lambda last, norm: {}
     buffers: Callable[[ServerRound], Arrays] = lambda this: {}  # arrays released beside the parameters
 

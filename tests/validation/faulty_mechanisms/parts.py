@@ -20,7 +20,7 @@ GRID = 2.0**-12
 
 Noise is drawn and added in float64 before the rounding, so what float64 cannot represent changes the probability of a
 multiple by about 2**-40 of itself. Whoever needs it exact draws discrete Gaussian noise on the grid."""
-BUFFER = "buffer."  # how names of arrays begin that are released beside the parameters
+BUFFER = "buffer."  # prefix of the names of arrays that are released beside the parameters
 EXAMPLES, LOSS, RUNNING_MEAN = "num-examples", "loss", "running-mean"
 
 
@@ -37,9 +37,9 @@ class ServerRound:
     """The server's knowledge of a round."""
 
     number: int  # from 1
-    asked: int  # how many clients were asked
+    asked: int  # number of asked clients
     norm: float  # the clipping norm
-    replies: tuple[Reply, ...]  # what came back
+    replies: tuple[Reply, ...]  # the replies
 
 
 # Clipping
@@ -110,7 +110,7 @@ def by_examples(this: ServerRound) -> Floats:
     return np.asarray(examples / examples.sum())
 
 
-# How updates become one
+# Combination of updates
 
 
 def weighted_sum(updates: Sequence[Arrays], weights: Floats, _norm: float) -> Arrays:
@@ -129,7 +129,7 @@ def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) ->
     return weighted_sum(updates, np.where(kept, weights, 0.0), norm)
 
 
-# How much noise
+# Amount of noise
 
 
 def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float:
