@@ -4,7 +4,9 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,6 +18,17 @@ from tests import validation
 APART = "fl_audit.experiments.examples."
 # What fills a field of `tests.validation.faulty_mechanisms.mechanism.Mechanism` takes what that class says.
 PARTS = "tests.validation.faulty_mechanisms.parts"
+ROOT = Path(__file__).parents[1]
+SOURCES = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/validation")
+# Docstrings of modules, classes, functions and fields, found without parsing the sources, which takes seconds.
+RELATIVE = re.compile(
+    r'^\s*[rR]?"""(?:What|Whatever|Who|Whoever|Whom|Whose|Which|Whichever|Where|Wherever|How|That|Those)\b.*', re.M
+)
+NOT_YET_PLAIN = (
+    "fl_audit/data", "fl_audit/federation", "fl_audit/learning", "fl_audit/mechanisms",
+    "fl_audit/report/mechanism_messages.py", "strategies/dp_strategy.py", "experiments/runs/preflight.py",
+)  # fmt: skip
+"""Packages and modules whose docstrings still begin with a relative clause."""
 
 
 def modules() -> Iterator[str]:
@@ -73,3 +86,20 @@ def test_functions_of_two_and_more_parameters_document_them() -> None:
     names = [name for name in modules() if not name.startswith(left_out) and not name.endswith("__main__")]
     missing = [one for name in names for one in undocumented(importlib.import_module(name))]
     assert not missing
+
+
+def relative_beginnings(path: Path) -> list[str]:
+    """Return the first lines of docstrings in a file that begin with a relative clause instead of a noun or a verb."""
+    return [line.strip() for line in RELATIVE.findall(path.read_text(encoding="utf-8"))]
+
+
+def test_no_docstring_begins_with_a_relative_clause(tmp_path: Path) -> None:
+    riddle = tmp_path / "riddle.py"
+    riddle.write_text('def f():\n    """What is returned."""\n\n\ndef g():\n    """Return a result."""\n')
+    assert relative_beginnings(riddle) == ['"""What is returned."""']
+    paths = [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]
+    own = [path for path in paths if not any(parent.is_symlink() for parent in path.parents)]
+    names = [path.relative_to(ROOT).as_posix() for path in own]
+    found = {name: lines for name in names if (lines := relative_beginnings(ROOT / name))}
+    assert len(names) > 400
+    assert {name: lines for name, lines in found.items() if not name.startswith(NOT_YET_PLAIN)} == {}

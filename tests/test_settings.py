@@ -71,7 +71,7 @@ def test_the_command_lists_all_a_section_or_one_key() -> None:
     section = json.loads(CliRunner().invoke(app, ["settings", "privacy", "--json"]).stdout)["settings"]
     assert section == [one for one in whole if one["key"].startswith("privacy.")]
     shown = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
-    assert "Who adds the noise" in shown
+    assert "Party that adds the noise" in shown
     assert "'banded'" in shown
     assert "clipping" not in shown
 

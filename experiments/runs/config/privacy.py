@@ -65,7 +65,7 @@ class PrivacySection(ConfigSection):
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
     noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
-    """Source of the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
+    """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
     """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
