@@ -55,7 +55,7 @@ class _Manifest(BaseModel):
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table with the strongest lossless compression.
+    """Write a table with compact lossless compression.
 
     Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
     once the bytes of all numbers are sorted by their place.

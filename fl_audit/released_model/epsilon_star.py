@@ -258,7 +258,7 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation (denominator n) over the last axis; equal scores have exactly 0."""
+    """Return mean and deviation (denominator n) over the last axis; for equal scores exactly their value and 0."""
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))

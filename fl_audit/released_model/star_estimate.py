@@ -236,7 +236,7 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning where so few losses give as large a value by chance, otherwise none."""
+    """Return a warning where chance alone gives as large a value with these numbers of losses, otherwise none."""
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]

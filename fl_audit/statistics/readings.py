@@ -127,7 +127,7 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> Reading:
-    """Return whether an interval that contains the claim excludes a number that breaks it twofold."""
+    """Return the reading of an interval with the claim by whether it excludes a number that breaks it twofold."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return Reading.NO_CONTRADICTION

@@ -91,7 +91,7 @@ class NoiseFinding:
     judgement: Judgement  # the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `noise`, which is None where nothing was measured."""
+        """Return the entry `noise`; values that were not measured are None."""
         names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
         tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
         told = {name: getattr(self.estimate, name) for name in names}

@@ -189,7 +189,7 @@ def _signed(at: NoiseRound) -> Floats:
 
 
 def _of_one_length(at: NoiseRound) -> Floats:
-    """Scale the noise of every trial to its mean length."""
+    """Scale the noise of every trial to its expected length."""
     return np.asarray(at.own * math.sqrt(at.own.shape[1]) / np.linalg.norm(at.own, axis=1, keepdims=True))
 
 

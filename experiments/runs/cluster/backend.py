@@ -66,7 +66,7 @@ class PoolBackend(raybackend.RayBackend):
         return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
-        """Do nothing: processes start when they are needed."""
+        """Build the client pool, whose processes start when they are needed."""
         try:
             # Workers would look for our modules in the user's directory first; see `Portable`.
             app, ahead = (Portable(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
@@ -134,7 +134,7 @@ class PoolInPlace:
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Do nothing: Flower's store has no messages.
+        """Record the nodes, and hand nothing over, because Flower's store has no messages.
 
         Flower's own command registers the nodes before it imports the module that replaces the pool; they become known
         here.

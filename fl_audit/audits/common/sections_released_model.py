@@ -143,7 +143,7 @@ def _stay_with_owners(contents: RunContents) -> bool:
 
 
 def _losses_text(contents: RunContents) -> str:
-    """Return the losses that owners reported, where these were not pooled."""
+    """Return a sentence on what owners reported of their losses, where these were not pooled."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""
