@@ -239,7 +239,7 @@ def only_if(holds: bool, reason: Missing) -> None:
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """Return the tests that refute a guarantee: first the one to report first, then the others that follow from it.
+    """Return the tests that refute a guarantee: the one to report first, then the others by falling evidence.
 
     Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
     noise that is missing.

@@ -106,7 +106,7 @@ def _tables(numbers: NoiseFinding, contents: RunContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return a sentence on the cost of noise above the guarantee; it is empty where there clearly is none.
+    """Return a sentence on the cost of noise above the guarantee; empty unless the noise is clearly above it.
 
     Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
     """
