@@ -36,7 +36,7 @@ demo: $(FOR_DEMO)
 test: $(FOR_ALL)
 	$(PYTEST) -m 'not long'
 
-# The same, then long statistics, most starts of Ray, notebooks, and properties with all their examples.
+# The same, then long statistics, most starts of Ray, notebooks, and properties with all their examples: half an hour.
 test-all: test
 	FL_AUDIT_EXAMPLES=all $(PYTEST) -m '(long or hypothesis) and not campaign'
 

@@ -204,6 +204,16 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         assert f"here up to {contents.facts.most_records}, is protected less" in person_text(contents)
     rebuild_report(place)
     assert "one record is not one person" in (place / "report.html").read_text()
+    assert " users at " not in (place / "report.html").read_text(), "the units of this run are records"
+
+
+@pytest.mark.long
+def test_the_report_of_users_begins_with_how_many_there_are() -> None:
+    said_by("init", *FLAGS, "--user", "patient_id", "--force")
+    plan = resolve(load_config(Path("audit.toml"), ["run.seed=1", "audit.trials=4"]))
+    contents = run_audit(plan, Path("of-users"), Engine.LOCAL)
+    counted = f"{contents.facts.federation.records} records of {contents.facts.federation.users} users at "
+    assert counted in Path("of-users", "report.html").read_text()
 
 
 def test_rates_of_few_records_are_told() -> None:

@@ -80,7 +80,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     played = f"{plural(trials, 'trial')} of {plural(plan.public.rounds, 'round')}{together}"
     yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
-    yield "Findable", _findable(found)
+    yield "Limit of detection", _limit_of_detection(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
     yield "Writes", f"about {amount}"
@@ -103,7 +103,7 @@ def _guarantee(found: "Check") -> str:
     )
 
 
-def _findable(found: "Check") -> str:
+def _limit_of_detection(found: "Check") -> str:
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
@@ -126,11 +126,11 @@ def _findable(found: "Check") -> str:
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {late.family.DETECTION_POWER:g}. "
-        f"{enough}{_findable_signal(found)}"
+        f"{enough}{_limit_of_signal(found)}"
     )
 
 
-def _findable_signal(found: "Check") -> str:
+def _limit_of_signal(found: "Check") -> str:
     """Return sentences on how often the record could count unnoticed, to follow others."""
     if (signal := found.signal) is None:
         return ""

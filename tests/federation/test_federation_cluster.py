@@ -83,7 +83,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
@@ -111,7 +111,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
     pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_is_killed_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -97,7 +97,7 @@ GRACE_SECONDS = 5.0
         # The call is made again on a new process, which must have started before the server gives up.
         ("dies", DIED, 60.0, False),
         # A process that hangs ends itself at the time limit; one that is frozen cannot even do that.
-        ("hangs and freezes", SILENT, 4.0, True),
+        pytest.param("hangs and freezes", SILENT, 4.0, True, marks=pytest.mark.campaign),
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(

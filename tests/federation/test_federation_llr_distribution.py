@@ -49,7 +49,6 @@ CASES = (
 QUICK = ("digits-adam",)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.setting, marks=[pytest.mark.long] * (case.setting not in QUICK)) for case in CASES],

@@ -134,7 +134,9 @@ def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan,
 
 @pytest.mark.long
 @pytest.mark.ray
-@pytest.mark.parametrize("kind", ["raises 5 MB", "exits", "no array"])
+@pytest.mark.parametrize(
+    "kind", ["exits", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("raises 5 MB", "no array"))]
+)
 def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
     stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)

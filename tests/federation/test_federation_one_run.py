@@ -172,7 +172,7 @@ def test_everybody_trains_and_only_canaries_toss_coins(small_plan: MakePlan, tmp
     assert (by_trial[0] != by_trial[1]).any()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.ray
 def test_ray_gives_the_canaries_of_the_local_engine(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = one_run_plan(small_plan, AVERAGED | {"rounds": 3}, data={"clients": 3}, run={"actors": 2})

@@ -112,7 +112,7 @@ def test_watched_training_is_the_same_to_the_last_bit(
 @pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["quickstart_pytorch", "opacus_clients"])
+@pytest.mark.parametrize("name", ["opacus_clients", pytest.param("quickstart_pytorch", marks=pytest.mark.campaign)])
 def test_so_it_is_on_flowers_own_runtime(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two clients: replies arrive in any order there, and the mean of three depends on it in its last bits."""
     assert "RAY_ADDRESS" not in os.environ

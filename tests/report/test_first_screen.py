@@ -132,7 +132,7 @@ def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_
     one = bars["claimed"][1]
     assert bars["shown beyond"][1] / one == pytest.approx(found.epsilon_lower_bound / guarantee.epsilon, rel=2e-3)
     assert bars["blind"][1] / one == pytest.approx(found.limit_of_detection / guarantee.epsilon, rel=4e-3)
-    assert bars["findable"] == [pytest.approx(bars["blind"][1], abs=0.02), pytest.approx(100, abs=0.02)]
+    assert bars["detectable"] == [pytest.approx(bars["blind"][1], abs=0.02), pytest.approx(100, abs=0.02)]
     nothing = gauge_html(make_contents(**KINDS[Verdict.NO_GUARANTEE]))
     assert "axis" not in nothing
     assert bars_of(nothing) == []

@@ -219,13 +219,17 @@ def gauge_html(contents: RunContents) -> str:
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
     if guarantee is None:
-        rows = (_Row("Claimed", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no guarantee to break"))
+        rows = (
+            _Row("Claimed", "no limit"),
+            _Row("Shown", "not measured"),
+            _Row("Limit of detection", "no guarantee to break"),
+        )
         of_training = "" if contents.facts.federation.local_randomizer is None else " of the training"
-        return _figure(f"Claimed, shown, findable: nothing was claimed{of_training}", rows)
+        return _figure(f"Claimed, shown and limit of detection: nothing was claimed{of_training}", rows)
     claimed = _Row("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"
     if found is None:
-        rows = (claimed, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
+        rows = (claimed, _Row("Shown", "not measured"), _Row("Limit of detection", "nothing: no insider took part"))
         return _figure(title, rows, _ENDS[0])
     bound = found.epsilon_lower_bound
     shown, limit = _share(bound, guarantee), _share(found.limit_of_detection, guarantee)
@@ -237,12 +241,12 @@ def gauge_html(contents: RunContents) -> str:
     kept = kept_epsilon(guarantee)
     mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
     begin = 1.0 if mark is None else mark
-    findable = _Row("Findable", "nothing could have been found", (("blind", begin, end),))
+    limits = _Row("Limit of detection", "nothing could have been found", (("blind", begin, end),))
     if math.isfinite(limit) and limit > 0:
-        hidden = f"{number_text(found.limit_of_detection, 3)} or more; a smaller breach may hide"
-        findable = _Row("Findable", hidden, (("blind", begin, limit), ("findable", limit, end)))
+        hidden = f"{number_text(found.limit_of_detection, 3)}; a smaller breach may hide"
+        limits = _Row("Limit of detection", hidden, (("blind", begin, limit), ("detectable", limit, end)))
     note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, guarantee)}".strip()
-    return _figure(title, (claimed, _Row("Shown", words, ((kind, 0.0, shown),)), findable), end, mark, note)
+    return _figure(title, (claimed, _Row("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
 
 
 def _share(epsilon: float, guarantee: Guarantee) -> float:

@@ -214,8 +214,10 @@ def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
 
 def _subtitle(contents: RunContents) -> str:
     facts, federation = contents.facts, contents.facts.federation
+    of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
+    records = f"{plural(federation.records, 'record')}{of_users}"
     parts = (
-        f"{federation.data.title}, {plural(federation.records, 'record')} at {plural(federation.clients, 'client')}",
+        f"{federation.data.title}, {records} at {plural(federation.clients, 'client')}",
         f"model {title_of_named(federation.model)}",
         plural(federation.rounds, "round"),
         plural(contents.run.trials, "trial"),

@@ -97,14 +97,14 @@ _FIRST_SCREEN = """
 .gauge { margin: 0 0 .9rem; }
 .gauge figcaption { max-width: none; margin: 0 0 .3rem; font-size: .85rem; color: var(--muted); }
 .gauge .row { display: flex; align-items: center; font-size: .9rem; }
-.gauge .name { flex: 0 0 6.4rem; font-weight: 600; }
+.gauge .name { flex: 0 0 9.4rem; font-weight: 600; white-space: nowrap; }
 .gauge .track { flex: 1 1 auto; position: relative; overflow: hidden; height: 1.7rem;
   border-left: 1px solid var(--muted); }
 .gauge .said { flex: 0 0 16rem; padding-left: .8rem; line-height: 1.2; }
 .gauge .bar { position: absolute; top: .35rem; height: 1rem; background: var(--muted); }
 .gauge .bar.shown { background: var(--shown); }
 .gauge .bar.beyond { background: var(--beyond); }
-.gauge .bar.findable { background: none; border: 2px solid var(--ink); border-right: 0; }
+.gauge .bar.detectable { background: none; border: 2px solid var(--ink); border-right: 0; }
 .gauge .bar.blind {
   background: repeating-linear-gradient(135deg, var(--line), var(--line) 2px, transparent 2px, transparent 6px); }
 .gauge .line { position: absolute; top: 0; height: 100%; border-left: 2px solid var(--ink); }
@@ -163,7 +163,7 @@ _PHONE = """
   .facts .figure { font-size: 1.15rem; }
   .facts .note { font-size: .78rem; line-height: 1.2; }
   .gauge .row { flex-wrap: wrap; font-size: .85rem; }
-  .gauge .name { flex: 0 0 6.2rem; }
+  .gauge .name { flex: 0 0 9.2rem; }
   .gauge .said { flex: 1 1 auto; padding-left: 0; order: 1; }
   .gauge .track { flex: 0 0 100%; order: 2; height: 1.15rem; }
   .gauge .bar { top: .15rem; height: .8rem; }
