@@ -29,16 +29,14 @@ from fl_audit.mechanisms.contribution import (
     UserGradients,
 )
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalDPSGD,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
+from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
+from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.noise import Noise
+from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.matrices import StrategyKind
 from tests.validation.guarantee_settings import (

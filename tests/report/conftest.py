@@ -32,15 +32,13 @@ from fl_audit.mechanisms.contribution import (
     participation_of,
 )
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
+from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.noise import Noise
+from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim

@@ -2,10 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
+from fl_audit.mechanisms.noises.registry import names_of_noises, settings_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -21,6 +24,20 @@ GUARANTEE_ONLY = (
     *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
 """Settings that have no meaning where nothing is claimed."""
+
+
+def _noise(value: str) -> str:
+    if value not in names_of_noises():
+        raise PydanticCustomError("noise", "accepted are {accepted}", {"accepted": ", ".join(names_of_noises())})
+    return value
+
+
+class _NoiseNames:
+    """The names of all noises, as a schema has them; it is asked whenever a schema is made."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [*names_of_noises()], "type": "string"}
 
 
 class PrivacySection(ConfigSection):
@@ -63,7 +80,7 @@ class PrivacySection(ConfigSection):
     """What noise is scaled to: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """How neighbours differ: always named where something is claimed; with private = false it may be left out."""
-    noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
+    noise: Annotated[str, AfterValidator(_noise), _NoiseNames] = "central"
     """Who adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
     """Bands of `banded` noise; left out, the rounds from one of a client's to its next."""
@@ -102,8 +119,9 @@ class PrivacySection(ConfigSection):
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
-        if self.noise != "banded" and self.bands is not None:
-            raise ValueError(f"bands = {self.bands} needs noise = banded, and noise is {self.noise}")
+        for setting, noise in settings_of_noises().items():
+            if self.noise != noise and self.chosen([setting]):
+                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")
