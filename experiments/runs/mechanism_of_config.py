@@ -14,7 +14,7 @@ from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noises.noise import Noise, NoiseSettings
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseSettings
 from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
 from fl_audit.mechanisms.threat_model import ThreatModel
 
@@ -128,7 +128,7 @@ def denominator_of(config: RunConfig) -> float:
             assert_never(config.training.strategy)
 
 
-def _noise(config: RunConfig, multiplier: float) -> Noise:
+def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
     privacy, participation = config.privacy, _participation(config)
     if not privacy.private:
         return NO_NOISE

@@ -18,12 +18,16 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     UserGradients,
 )
-from fl_audit.mechanisms.noises.noise import Noise, NoiseOrigin
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin
 from fl_audit.mechanisms.noises.registry import quoted_names
 
 
 def _require_combination(
-    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
+    adjacency: Adjacency,
+    contribution: Contribution,
+    clipping: Clipping,
+    participation: Participation,
+    noise: MechanismNoise,
 ) -> None:
     """Refuse parts of a mechanism that do not go together, with the reason."""
     _require_private_training(adjacency, contribution, clipping, noise, participation)
@@ -43,7 +47,11 @@ def _require_combination(
 
 
 def _require_private_training(
-    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, noise: Noise, participation: Participation
+    adjacency: Adjacency,
+    contribution: Contribution,
+    clipping: Clipping,
+    noise: MechanismNoise,
+    participation: Participation,
 ) -> None:
     is_inside = noise.origin is NoiseOrigin.TRAINING
     if not isinstance(contribution, PrivateTraining):
@@ -69,7 +77,7 @@ def _require_private_training(
     require(isinstance(participation, Everybody), f"{some}: accepted with it is that everybody takes part")
 
 
-def _require_adaptive(contribution: Contribution, noise: Noise) -> None:
+def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:
     """Refuse what does not go with a clipping norm that adapts."""
     bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
     accepted = "accepted with strategy 'dp-fedsgd' are 'fixed', and an adjacency of users"

@@ -140,7 +140,9 @@ class Mechanism:
         """Noise standard deviation of the sum of an adaptive norm's bits; 0 where the norm is fixed."""
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
-        return self.clipping.bit_noise * self.noise_multiplier * self.bit_sensitivity
+        # Of the multiplier that is accounted for, whatever the noise itself calls its multiplier.
+        z = effective_noise_multiplier(self.noise, CLIENT_ALONE)
+        return self.clipping.bit_noise * z * self.bit_sensitivity
 
     @property
     def is_private_release(self) -> bool:

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
-from fl_audit.mechanisms.noises.noise import Noise, NoiseOrigin
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.names import NoiseScaling as NoiseScaling
 from fl_audit.randomness import Purpose, generator
 
 
-def effective_noise_multiplier(noise: Noise, threat_model: ThreatModel) -> float:
+def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
     """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
 
     It is 0 without noise. What is left, each kind of noise says.

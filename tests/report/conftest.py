@@ -37,7 +37,7 @@ from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
-from fl_audit.mechanisms.noises.noise import Noise
+from fl_audit.mechanisms.noises.noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
@@ -213,8 +213,8 @@ def synthetic_distribution(
     )
 
 
-def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Noise:
-    offered: dict[str, Noise] = {
+def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> MechanismNoise:
+    offered: dict[str, MechanismNoise] = {
         "central": CentralGaussian(z, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL),
         "distributed": DistributedGaussian(z, CLIENTS),
         "local": LocalGaussian(z, CLIENTS),

@@ -8,7 +8,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
-from fl_audit.mechanisms.noises.registry import names_of_noises, settings_of_noises
+from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -119,9 +119,9 @@ class PrivacySection(ConfigSection):
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
-        for setting, noise in settings_of_noises().items():
-            if self.noise != noise and self.chosen([setting]):
-                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
+        for setting, needed in foreign_settings(self.noise).items():
+            if self.chosen([setting]):
+                raise ValueError(f"{self.named([setting])} needs noise = {needed}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")

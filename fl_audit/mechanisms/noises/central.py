@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.noise import Noise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.names import NoiseScaling
 
@@ -20,7 +20,7 @@ the record."""
 
 
 @dataclass(frozen=True)
-class CentralGaussian(Noise):
+class CentralGaussian(MechanismNoise):
     """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
 
     multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, assert_never
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.noise import AccountedRounds, Noise, NoiseOrigin, NoiseSettings, Normals, ServerDraws
+from fl_audit.mechanisms.noises.noise import (
+    AccountedRounds,
+    MechanismNoise,
+    NoiseOrigin,
+    NoiseSettings,
+    Normals,
+    ServerDraws,
+)
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.matrices import StrategyKind, correlated_event, strategy_matrix
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CorrelatedGaussian(Noise):
+class CorrelatedGaussian(MechanismNoise):
     """The server adds noise that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
 
     The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a

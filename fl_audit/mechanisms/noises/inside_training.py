@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.mechanisms.noises.noise import AccountedRounds, Noise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.events import ReleaseEvent, local_events
 from fl_audit.privacy.gaussian import require_positive
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LocalDPSGD(Noise):
+class LocalDPSGD(MechanismNoise):
     """Every client adds N(0, (z C)^2 I) to the sum of clipped gradients in every step of its local training.
 
     It is a part of the contribution, and nobody adds any to the sum of contributions. The target's client noises its

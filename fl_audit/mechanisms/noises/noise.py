@@ -79,7 +79,7 @@ class ServerDraws(Protocol):
     """The draws of a server for some trials, round after round; what they need of earlier rounds they keep."""
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the draws of the next round in units of `Noise.scale`, float32 (trials, parameters).
+        """Return the draws of the next round in units of `MechanismNoise.scale`, float32 (trials, parameters).
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class _IndependentDraws:
         return normals(0)
 
 
-class Noise(ABC):
+class MechanismNoise(ABC):
     """One kind of noise, as a frozen dataclass of its numbers; numbers out of their range raise `InputError`."""
 
     kind: str

@@ -13,11 +13,11 @@ from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
-from fl_audit.mechanisms.noises.noise import Noise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.privacy.names import NoiseScaling
 
-NOISES: dict[str, type[Noise]] = {
+NOISES: dict[str, type[MechanismNoise]] = {
     "central": CentralGaussian,
     "distributed": DistributedGaussian,
     "local": LocalGaussian,
@@ -59,7 +59,7 @@ def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) ->
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def noise_named(name: str) -> type[Noise]:
+def noise_named(name: str) -> type[MechanismNoise]:
     """Return the kind of noise that a configuration calls by a name.
 
     Raises
@@ -72,7 +72,7 @@ def noise_named(name: str) -> type[Noise]:
     return found[0]
 
 
-def noise_of(settings: NoiseSettings) -> Noise:
+def noise_of(settings: NoiseSettings) -> MechanismNoise:
     """Return the noise of a configuration.
 
     Raises
@@ -91,9 +91,14 @@ def settings_of_noises() -> Mapping[str, str]:
     return {setting: name for kind in NOISES.values() for setting, name in kind.own_settings.items()}
 
 
-def _read(value: Any) -> Noise:
+def foreign_settings(name: str) -> Mapping[str, str]:
+    """Return those of these settings that the noise of a name does not have."""
+    return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
+
+
+def _read(value: Any) -> MechanismNoise:
     """Return a noise, or read the one that was stored."""
-    if isinstance(value, Noise):
+    if isinstance(value, MechanismNoise):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None
     require(kind in NOISES, f"stored noise is of kind {kind!r}: accepted are {', '.join(NOISES)}")
@@ -101,13 +106,13 @@ def _read(value: Any) -> Noise:
 
 
 @lru_cache(maxsize=16)
-def _reader(kind: type[Noise]) -> TypeAdapter[Noise]:
+def _reader(kind: type[MechanismNoise]) -> TypeAdapter[MechanismNoise]:
     return TypeAdapter(kind)
 
 
-def _stored(noise: Noise) -> dict[str, Any]:
+def _stored(noise: MechanismNoise) -> dict[str, Any]:
     return asdict(noise)  # type: ignore[call-overload, no-any-return]  # every kind is a dataclass
 
 
-StoredNoise = Annotated[Noise, PlainValidator(_read), PlainSerializer(_stored)]
+StoredNoise = Annotated[MechanismNoise, PlainValidator(_read), PlainSerializer(_stored)]
 """A noise of whatever kind, which is stored with the others of a mechanism."""

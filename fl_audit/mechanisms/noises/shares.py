@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.noise import Noise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ClientsNoise(Noise):
+class ClientsNoise(MechanismNoise):
     """Noise of which every client adds a share to what it sends. Nobody but the client knows its share."""
 
     multiplier: float
