@@ -119,9 +119,9 @@ class PrivacySection(ConfigSection):
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
-        for setting, needed in foreign_settings(self.noise).items():
+        for setting, noise in foreign_settings(self.noise).items():
             if self.chosen([setting]):
-                raise ValueError(f"{self.named([setting])} needs noise = {needed}, and noise is {self.noise}")
+                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")

@@ -14,9 +14,10 @@ from fl_audit.mechanisms.noises.noise import (
     Normals,
     ServerDraws,
 )
+from fl_audit.privacy import late as late_privacy
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
-from fl_audit.privacy.matrices import StrategyKind, correlated_event, strategy_matrix
+from fl_audit.privacy.names import StrategyKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,7 @@ class CorrelatedGaussian(MechanismNoise):
     @property
     def _strategy(self) -> Floats:
         """C, (rounds, rounds)."""
-        return strategy_matrix(self.matrix, self.rounds, self.bands)
+        return late_privacy.matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerDraws:
         """Return draws that remember those of earlier rounds."""
@@ -94,7 +95,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:
         often, apart = participation.participations(rounds), participation.separation
-        return correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
+        return late_privacy.matrices.correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
 
     @property
     def rounds_needed(self) -> int:
