@@ -30,8 +30,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _plan(small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]) -> AuditPlan:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None, "noise": _NAME}
-    played = {"trials": 30, "epsilon-star": False}
-    return small_plan(privacy=stated | (privacy or {}), audit=played, **({"run": {"trials-per-batch": 15}} | sections))
+    usual: dict[str, dict[str, object]] = {
+        "audit": {"trials": 30, "epsilon-star": False},
+        "run": {"trials-per-batch": 15},
+    }
+    return small_plan(privacy=stated | (privacy or {}), **(usual | sections))
 
 
 @pytest.mark.usefixtures("registered")
@@ -92,6 +95,35 @@ def test_settings_and_refusals_name_a_new_noise(small_plan: MakePlan) -> None:
         _plan(small_plan, of_clients, training=clients | {"cohort": 2})
     with pytest.raises(InputError, match=f"noise is '{_NAME}' with strategy 'dp-sgd-clients'"):
         _plan(small_plan, {"adjacency": "add-remove-record"}, training={"strategy": "dp-sgd-clients"})
+    with pytest.raises(InputError, match="adversary = 'server' are noise = 'distributed' and 'local'"):
+        _plan(small_plan, audit={"trials": 6, "adversary": "server"})
+
+
+@pytest.mark.usefixtures("registered")
+def test_canaries_are_played_with_a_new_noise_that_carries_them(
+    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False}
+    with pytest.raises(InputError, match="accepted are noise = 'central' and 'inside-training', with sensitivity"):
+        _plan(small_plan, audit=played)
+    monkeypatch.setattr(TwoServersGaussian, "carries_canaries", True)
+    assert _plan(small_plan, audit=played).public.canaries == 6
+    with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', with sensitivity"):
+        _plan(small_plan, {"noise": "tree"}, audit=played)
+
+
+@pytest.mark.usefixtures("registered")
+def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(
+    small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TwoServersGaussian, "require_adaptive_clipping", lambda _: None)
+    clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
+    mechanism = _plan(
+        small_plan, {"adjacency": "add-remove-client", "clipping": "adaptive", "quantile-noise": 3.0}, training=clients
+    ).public.mechanism
+    of_sum, of_bits = 1.5 * math.sqrt(2), mechanism.bit_sigma / mechanism.bit_sensitivity
+    assert of_bits == pytest.approx(3.0 * of_sum, rel=1e-12)
+    assert mechanism.claimed_multiplier(CLIENT_ALONE) == pytest.approx((of_sum**-2 + of_bits**-2) ** -0.5, rel=1e-12)
 
 
 def test_without_its_line_a_noise_is_unknown(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
