@@ -111,16 +111,17 @@ class SeededChallenger:
         """Return the seed of a client's own noise, which reveals neither another client's nor the challenger's."""
         return int(generator(self.seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
 
-    def standard_normals(self, trials: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (trials, size), keyed by seed, trial and round.
+    def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
+        """Return float32 standard normal draws (trials, size), keyed by seed, trial, round and number.
 
         Parameters
         ----------
-        trials, server_round, size
-            As in `participation`; the number of draws for each trial.
+        trials, server_round, size, number
+            As in `participation`; the number of draws for each trial; and which set of draws of the round, from 0,
+            since some noises are made of several.
         """
         draws = np.empty((len(trials), size), dtype=np.float32)
-        for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round), strict=True):
+        for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, trials, server_round, number), strict=True):
             source.standard_normal(out=row, dtype=np.float32)
         return torch.from_numpy(draws)
 
@@ -132,14 +133,16 @@ class SeededChallenger:
 
 @dataclass
 class AheadChallenger(SeededChallenger):
-    """Draws the standard normals of the next round in a thread while clients compute."""
+    """Draws the first set of standard normals of the next round in a thread while clients compute."""
 
     executor: Executor = field(kw_only=True)  # the thread
     rounds: int = field(kw_only=True)  # after this round there is no next one
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
-    def standard_normals(self, trials: Sequence[int], server_round: int, size: int) -> Tensor:
+    def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
         """Return the draws of a round, and begin with those of the next."""
+        if number != 0:
+            return super().standard_normals(trials, server_round, size, number)
         ready = self._drawn.pop((trials[0], server_round), None)
         draws = super().standard_normals(trials, server_round, size) if ready is None else ready.result()
         if server_round < self.rounds:

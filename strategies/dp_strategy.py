@@ -6,10 +6,10 @@ it DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`round_
 they are about is no concern of the strategy.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -27,8 +27,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.observed_rounds import ServerRound, SideInformation, Step
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
-from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
-from fl_audit.privacy.matrices import strategy_matrix
+from fl_audit.mechanisms.noise import add_noise
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import (
@@ -71,10 +70,8 @@ class DPStrategy(Strategy):
     _written: dict[Answer, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._federation_json, noise = self.public.to_json(), self.public.mechanism.noise
-        self._correlated = dict[str, _CorrelatedDraws]()
-        if isinstance(noise, CorrelatedGaussian):
-            self._correlated = {batch.name: _CorrelatedDraws(noise) for batch in self.batches}
+        self._federation_json = self.public.to_json()
+        self._draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
     def exchanges(self) -> int:
@@ -156,10 +153,8 @@ class DPStrategy(Strategy):
             The trials; the round, from 1; the sums (trials, parameters); and the noise standard deviation of each
             trial, as the mechanism says (trials,).
         """
-        draws = self.challenger.standard_normals(batch.trials, server_round, self.parameters)
-        if batch.name in self._correlated:
-            draws = self._correlated[batch.name].next(draws, server_round)
-        return add_noise(total, draws, sigma)
+        normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
+        return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)
 
     @staticmethod
     def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
@@ -287,25 +282,3 @@ class DPStrategy(Strategy):
     def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
         self._written[Answer(client, kind, batch.name)] = server_round
         return Message(content, self.roster.nodes[client], kind)
-
-
-class _CorrelatedDraws:
-    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
-
-    The server alone keeps what it drew before; nobody else could undo it.
-    """
-
-    def __init__(self, noise: CorrelatedGaussian) -> None:
-        self._matrix = strategy_matrix(noise.matrix, noise.rounds, noise.bands)
-        self._drawn = deque[Tensor](maxlen=noise.rounds_needed - 1)
-
-    def next(self, standard_normals: Tensor, server_round: int) -> Tensor:
-        """Return the draws of round t, which come in order, in the memory of z_t, float32 (trials, parameters)."""
-        row = self._matrix[server_round - 1]
-        first = server_round - 1 - len(self._drawn)
-        for place, earlier in enumerate(self._drawn, start=first):
-            if row[place] != 0:
-                standard_normals.sub_(earlier, alpha=float(row[place]))
-        standard_normals.div_(float(row[server_round - 1]))
-        self._drawn.append(standard_normals.clone())
-        return standard_normals

@@ -10,7 +10,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.studies.client_accuracy import WAYS, Way, accuracy_figure, conclusions, federations, settings
-from fl_audit.mechanisms.noise import CorrelatedGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.report.style import to_png
 
 

@@ -14,7 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping, RecordGradients
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import CentralGaussian
+from fl_audit.mechanisms.noises.central import CentralGaussian
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/validation")

@@ -1,17 +1,21 @@
 """What the source must not have: circles, imports that run upward, and files that `flwr run` leaves behind.
 
-Nor has it two public classes of one name, or more questions about the kind of audit than are left outside `audits/`.
+Nor has it two public classes of one name, questions about the kind of audit outside `audits/`, or questions about the
+kind of noise outside the modules of these kinds.
 """
 
 import re
 import tomllib
 from collections import defaultdict
+from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
 from flwr.common.constant import FAB_EXCLUDE_PATTERNS, FAB_INCLUDE_PATTERNS
 from pathspec import PathSpec
+
+from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
@@ -73,6 +77,44 @@ def test_questions_about_the_kind_of_audit_become_fewer() -> None:
     asked = {path.relative_to(ROOT): len(QUESTIONS.findall(path.read_text(encoding="utf-8"))) for path in outside}
     told = {str(path): count for path, count in sorted(asked.items()) if count}
     assert sum(told.values()) <= MOST_QUESTIONS, told
+
+
+def _noise_questions() -> re.Pattern[str]:
+    """Return what asks which noise it is: by its class, by its name, or by a field that only some noises have."""
+    classes, names = "|".join(kind.__name__ for kind in NOISES.values()), "|".join({*NOISES, *names_of_noises()})
+    numbers = {one.name for kind in NOISES.values() for one in fields(kind)} - {"multiplier", "scaling"}  # type: ignore[arg-type]
+    return re.compile(
+        rf"\b({classes})\b|\bmatch [\w.]*noise\b|\b(isinstance|type|hasattr|getattr)\([\w.]*noise\b(?!, Tensor)|"
+        rf"\bnoise(\.kind|\.name)? [!=]= [\"']|(\.noise|\bnoise\.kind|\bnoise\.name) ([!=]=|(not )?in) |"
+        rf"\.noise is (?!(not )?None\b)|\bnoise\.({'|'.join(numbers)})\b|(\bcase|[!=]=) [\"']({names})[\"']"
+    )
+
+
+def test_only_a_kind_of_noise_asks_which_it_is() -> None:
+    """What a noise does stands in its own module; `fl_audit.mechanisms.noises.registry` alone lists the kinds."""
+    questions = _noise_questions()
+    asking = (
+        "if isinstance(mechanism.noise, CorrelatedGaussian):",
+        "case noises.DistributedGaussian(_, clients):",
+        "match facts.federation.mechanism.noise:",
+        "if isinstance(noise, tuple(kinds)):",
+        "type(self.noise) is kind",
+        'if privacy.noise == "central" or wide:',
+        "noise.kind in CORRELATED",
+        'case "inside-training":',
+        "rounds = mechanism.noise.rounds",
+    )
+    assert [one for one in asking if not questions.search(one)] == []
+    files = {path.resolve() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    own = ROOT / "fl_audit" / "mechanisms" / "noises"
+    asked = {
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in files
+        if own not in path.parents
+        for found in questions.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert asked == set()
+    assert len({path for path in files if own in path.parents}) > len(NOISES)
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -13,7 +13,7 @@ from fl_audit.experiments.runs.plan import resolve
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import LocalDPSGD
+from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.privacy.events import local_events

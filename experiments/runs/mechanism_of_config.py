@@ -12,10 +12,11 @@ from fl_audit.errors import require
 from fl_audit.experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms import contribution, noise
+from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseSettings
+from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
 from fl_audit.mechanisms.threat_model import ThreatModel
-from fl_audit.privacy.matrices import StrategyKind
 
 
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
@@ -127,37 +128,22 @@ def denominator_of(config: RunConfig) -> float:
             assert_never(config.training.strategy)
 
 
-def _noise(config: RunConfig, multiplier: float) -> noise.Noise:
-    privacy, clients = config.privacy, clients_of(config)
+def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
+    privacy, participation = config.privacy, _participation(config)
     if not privacy.private:
-        return noise.NoNoise()
-    fits = privacy.noise == "central" or privacy.sensitivity is noise.NoiseScaling.GLOBAL
-    require(fits, f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'")
-    match privacy.noise:
-        case "central":
-            return noise.CentralGaussian(multiplier, privacy.sensitivity)
-        case "distributed":
-            return noise.DistributedGaussian(multiplier, clients)
-        case "local":
-            return noise.LocalGaussian(multiplier, clients)
-        case "inside-training":
-            return noise.LocalDPSGD(multiplier)
-        case "tree":
-            return noise.CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
-        case "banded":
-            return noise.CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
-        case _:
-            assert_never(privacy.noise)
-
-
-def _bands(config: RunConfig) -> int:
-    """Return the bands: by default, with cohorts, the number of rounds from one round of a client to its next."""
-    rounds, bands = rounds_of(config), config.privacy.bands
-    if bands is not None:
-        require(bands <= rounds, f"bands is {bands}: accepted are 1 to {rounds}, the rounds")
-        return bands
-    participation = _participation(config)
-    return min(rounds, participation.separation if isinstance(participation, contribution.FixedCohort) else rounds)
+        return NO_NOISE
+    in_cohorts = isinstance(participation, contribution.FixedCohort)
+    return noise_of(
+        NoiseSettings(
+            name=privacy.noise,
+            multiplier=multiplier,
+            scaling=privacy.sensitivity,
+            clients=clients_of(config),
+            rounds=rounds_of(config),
+            separation=participation.separation if in_cohorts else None,
+            own={name: getattr(privacy, name.replace("-", "_")) for name in settings_of_noises()},
+        )
+    )
 
 
 def sampling_rate(config: RunConfig) -> Fraction:

@@ -24,7 +24,7 @@ from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversio
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import LocalDPSGD
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.report.formatting import plural
 
 _LARGEST = float(torch.finfo(torch.float32).max)
@@ -64,7 +64,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
     is_told = public.view is View.MODEL and audit_of(public).query(public) is not ReleaseQuery.NOTHING
-    if is_told and not isinstance(public.mechanism.noise, LocalDPSGD):
+    if is_told and public.mechanism.noise.origin is not NoiseOrigin.TRAINING:
         refuse_blurred(inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator).numpy() / most)
 
 
@@ -73,7 +73,7 @@ def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
     mechanism = federation.public.mechanism
     if not mechanism.adds_noise:
         return 0.0, 0.0
-    if isinstance(mechanism.noise, LocalDPSGD):
+    if mechanism.noise.origin is NoiseOrigin.TRAINING:
         # A server adds none: what the steps of the clients add up to, of the fewest and of the most of them.
         sizes, steps = [len(shard) for shard in federation.shards], private_steps(mechanism)
         spread = [sqrt(steps.update_variance(records)) for records in sizes]

@@ -23,7 +23,6 @@ from fl_audit.federation.observed_rounds import View, _require_view
 from fl_audit.learning.frozen_cores import CoreWeights
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
 
@@ -94,10 +93,7 @@ class Federation:
         if self.local_randomizer is not None:
             self._require_randomisable(self.local_randomizer.kind)
         _require_view(self.view, self.mechanism)
-        noise = self.mechanism.noise
-        if isinstance(noise, CorrelatedGaussian):
-            found = f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}"
-            require(noise.rounds == self.rounds, f"{found}: accepted is the same")
+        self.mechanism.noise.require_rounds(self.rounds)
 
     @property
     def units(self) -> int:

@@ -15,9 +15,8 @@ from fl_audit.federation.contributions import Contributed, RoundContext, contrib
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
-from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
+from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.privacy.matrices import strategy_matrix
 
 
 class LikelihoodQuestion(NamedTuple):
@@ -156,7 +155,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 class WhitenedStep(NamedTuple):
     """A round, and by what it is multiplied before it is added to what an adversary weighs."""
 
-    factor: float  # an entry of C's newest row where the noise is correlated over rounds, 1 elsewhere
+    factor: float  # what `MechanismNoise.whitening` says; 1 where the noise of every round is independent of all before
     number: int  # the round, from 1
     start: Tensor  # the models on which the clients worked, (trials, parameters)
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
@@ -170,12 +169,11 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
     federation, seen
         What every party knows, and what the adversary saw.
     """
-    mechanism, noise = federation.public.mechanism, federation.public.mechanism.noise
-    if not isinstance(noise, CorrelatedGaussian):
-        return [WhitenedStep(1.0, seen.number, seen.start, _less_known_noise(federation, seen.sums(mechanism), seen))]
-    row = strategy_matrix(noise.matrix, noise.rounds, noise.bands)[seen.number - 1]
-    steps = enumerate([*seen.earlier, (seen.start, seen.sums(mechanism))], start=seen.number - len(seen.earlier))
-    whitened = [WhitenedStep(float(row[number - 1]), number, *step) for number, step in steps]
+    mechanism = federation.public.mechanism
+    factors = mechanism.noise.whitening(seen.number)
+    newest = seen.start, _less_known_noise(federation, seen.sums(mechanism), seen)
+    steps = enumerate([*seen.earlier, newest], start=seen.number - len(seen.earlier))
+    whitened = [WhitenedStep(float(factors[number - 1]), number, *step) for number, step in steps]
     return [step for step in whitened if step.factor != 0]
 
 

@@ -141,7 +141,12 @@ class Everybody:
     """Every unit takes part in every round."""
 
     rate: ClassVar[float] = 1.0
+    separation: ClassVar[int] = 1  # as of `FixedCohort`
     kind: Literal["everybody"] = "everybody"
+
+    def participations(self, rounds: int) -> int:
+        """Return the most rounds of so many in which one unit takes part: all."""
+        return rounds
 
 
 @dataclass(frozen=True)
@@ -149,10 +154,15 @@ class PoissonSampling:
     """Each unit takes part in each round on its own with probability q."""
 
     rate: float  # q, above 0 and below 1; at 1 it would be `Everybody`
+    separation: ClassVar[int] = 1  # as of `FixedCohort`
     kind: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
         require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
+
+    def participations(self, rounds: int) -> int:
+        """Return the most rounds of so many in which one unit takes part: all."""
+        return rounds
 
 
 @dataclass(frozen=True)

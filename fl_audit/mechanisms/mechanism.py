@@ -2,12 +2,13 @@
 
 The server makes the release from it, the accountant guarantees what follows from it, and the insider weighs what it
 sees with it. Noise calibrated to one neighbouring relation and accounted under another cannot be written down. The
-value is composed of small closed sets: adjacency, contribution, clipping, participation, noise and optimizer.
+value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. Those of noises
+are what `fl_audit.mechanisms.noises.registry` lists; all others are closed.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -20,28 +21,17 @@ from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     Clipping,
     Contribution,
-    FixedCohort,
     Participation,
     PoissonSampling,
     PrivateTraining,
     RecordGradients,
 )
-from fl_audit.mechanisms.noise import (
-    SENSITIVITY_FLOOR,
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalDPSGD,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-    effective_noise_multiplier,
-)
+from fl_audit.mechanisms.noise import NoiseScaling, effective_noise_multiplier
+from fl_audit.mechanisms.noises.noise import AccountedRounds, NoiseOrigin, SumSensitivity
+from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds, local_events
+from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
-from fl_audit.privacy.matrices import correlated_event
 
 NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed: set insider = false in [audit]"
 
@@ -58,17 +48,17 @@ class Mechanism:
     adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
     clipping: Clipping  # how large one contribution may be
     participation: Participation  # which units take part in a round
-    noise: Noise  # what is added to the sum
+    noise: StoredNoise  # what is added to the sum
     denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
     optimizer: ServerOptimizer  # how the model follows from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 
     def __post_init__(self) -> None:
-        _require_known("contribution", self.contribution, Contribution)
-        _require_known("clipping", self.clipping, Clipping)
-        _require_known("participation", self.participation, Participation)
-        _require_known("noise", self.noise, Noise)
-        _require_known("optimizer", self.optimizer, ServerOptimizer)
+        _require_known("contribution", self.contribution, get_args(Contribution))
+        _require_known("clipping", self.clipping, get_args(Clipping))
+        _require_known("participation", self.participation, get_args(Participation))
+        _require_known("noise", self.noise, tuple(NOISES.values()))
+        _require_known("optimizer", self.optimizer, (ServerOptimizer,))
         unit = self.contribution.unit
         accepted = " and ".join(one for one in Adjacency if one.unit is unit)
         clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
@@ -79,7 +69,7 @@ class Mechanism:
     @property
     def adds_noise(self) -> bool:
         """Whether noise is added: without it nothing is claimed."""
-        return not isinstance(self.noise, NoNoise)
+        return self.noise.origin is not NoiseOrigin.NOBODY
 
     @property
     def unit(self) -> Unit:
@@ -109,17 +99,17 @@ class Mechanism:
     @property
     def noise_multiplier(self) -> float:
         """z as the noise itself defines it; 0 without noise."""
-        return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
+        return self.noise.multiplier
 
     @property
     def scaling(self) -> NoiseScaling:
         """What the noise is scaled to; no noise depends on no data, so it counts as global."""
-        return self.noise.scaling if isinstance(self.noise, CentralGaussian) else NoiseScaling.GLOBAL
+        return self.noise.scaling
 
     @property
     def clients_add_noise(self) -> bool:
         """Whether the noise comes from the clients, and not from the server."""
-        return isinstance(self.noise, DistributedGaussian | LocalGaussian | LocalDPSGD)
+        return self.noise.origin in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING)
 
     @property
     def has_exact_llr(self) -> bool:
@@ -133,7 +123,7 @@ class Mechanism:
     @property
     def rounds_needed(self) -> int:
         """How many rounds, the newest one included, an adversary needs to weigh the newest one."""
-        return self.noise.rounds_needed if isinstance(self.noise, CorrelatedGaussian) else 1
+        return self.noise.rounds_needed
 
     @property
     def global_sensitivity(self) -> float:
@@ -150,7 +140,9 @@ class Mechanism:
         """Noise standard deviation of the sum of an adaptive norm's bits; 0 where the norm is fixed."""
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
-        return self.clipping.bit_noise * self.noise_multiplier * self.bit_sensitivity
+        # Of the multiplier that is accounted for, whatever the noise itself calls its multiplier.
+        z = effective_noise_multiplier(self.noise, CLIENT_ALONE)
+        return self.clipping.bit_noise * z * self.bit_sensitivity
 
     @property
     def is_private_release(self) -> bool:
@@ -159,9 +151,7 @@ class Mechanism:
 
     def with_multiplier(self, multiplier: float) -> "Mechanism":
         """Return the same mechanism with another noise multiplier z; a mechanism without noise stays as it is."""
-        if isinstance(self.noise, NoNoise):
-            return self
-        return replace(self, noise=replace(self.noise, multiplier=multiplier))
+        return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each trial; 0 without noise.
@@ -176,21 +166,10 @@ class Mechanism:
         threat_model
             Where the adversary looks from.
         """
-        match self.noise:
-            case NoNoise():
-                return np.zeros_like(local_sensitivity, dtype=np.float64)
-            case LocalDPSGD():
-                # Each client has its own, and its steps depend on those before: no one number says it of the sum.
-                return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
-            case CentralGaussian(scaling=NoiseScaling.LOCAL):
-                floor = SENSITIVITY_FLOOR * self.clipping_norm
-                return np.asarray(self.noise.multiplier * np.maximum(local_sensitivity, floor), dtype=np.float64)
-            case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
-                largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
-                changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
-                return effective_noise_multiplier(self.noise, threat_model) * changes
-            case _:
-                assert_never(self.noise)
+        largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
+        changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
+        sensitivity = SumSensitivity(local_sensitivity, changes, self.clipping_norm)
+        return self.noise.scale(sensitivity, effective_noise_multiplier(self.noise, threat_model))
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
@@ -206,15 +185,7 @@ class Mechanism:
     @property
     def share_scale(self) -> float:
         """Standard deviation of the noise that every client adds; 0 where the server does."""
-        match self.noise:
-            case DistributedGaussian(z, clients):
-                return z * self.global_sensitivity / math.sqrt(clients)
-            case LocalGaussian(z):
-                return z * self.global_sensitivity
-            case CentralGaussian() | CorrelatedGaussian() | LocalDPSGD() | NoNoise():
-                return 0.0
-            case _:
-                assert_never(self.noise)
+        return self.noise.share_scale(self.global_sensitivity)
 
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
         """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""
@@ -224,10 +195,7 @@ class Mechanism:
     def round_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise over the largest difference that one round may show an adversary; 0 without noise."""
         z = effective_noise_multiplier(self.noise, threat_model)
-        if not isinstance(self.noise, CorrelatedGaussian):
-            return z
-        # Whitened, a round shows its own contribution and those of the rounds before it, each by an entry of C.
-        return self._correlated(self.noise, z, self.noise.rounds).noise_multiplier
+        return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return what the accountant is told of k rounds, once for every kind of client: a guarantee is to hold for
@@ -240,14 +208,11 @@ class Mechanism:
         rounds, threat_model
             k, from 1, and against whom the guarantee is to hold.
         """
-        if not isinstance(self.contribution, PrivateTraining):
-            return (self.events(rounds, threat_model),)
-        z, schedule = self.claimed_multiplier(threat_model), self.contribution.schedule
-        each = (
-            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
-            for records in self.contribution.shards
-        )
-        return tuple(dict.fromkeys(each))
+        z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
+        accounted = AccountedRounds(rounds, z, self.participation, seen)
+        if isinstance(self.contribution, PrivateTraining):
+            accounted = replace(accounted, schedule=self.contribution.schedule, shards=self.contribution.shards)
+        return self.noise.events_of_each(accounted)
 
     def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
         """Return what the accountant is told of k rounds; nothing where nothing is claimed.
@@ -260,32 +225,14 @@ class Mechanism:
             k, at least 1, and against whom the guarantee is made: who knows a part of the noise, or sees who takes
             part, is claimed less.
         """
-        if isinstance(self.noise, NoNoise):
-            return ()
-        z = self.claimed_multiplier(threat_model)
-        if isinstance(self.noise, CorrelatedGaussian):
-            return (self._correlated(self.noise, z, rounds),)
-        if isinstance(self.contribution, PrivateTraining):
-            (only,) = self.events_of_each(rounds, threat_model)
-            return only
-        return gaussian_rounds(z, self._turns(rounds)[0], self.sampling_rate, threat_model.sees_participation)
-
-    def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> GaussianRelease:
-        often, apart = self._turns(rounds)
-        return correlated_event(multiplier, noise.matrix, rounds, noise.bands, apart, often)
-
-    def _turns(self, rounds: int) -> tuple[int, int]:
-        """Return in how many rounds of so many a unit can take part, and how far two of them lie apart at least."""
-        if isinstance(self.participation, FixedCohort):
-            return self.participation.participations(rounds), self.participation.separation
-        return rounds, 1
+        (only,) = self.events_of_each(rounds, threat_model)
+        return only
 
 
-def _require_known(name: str, part: object, kinds: Any) -> None:
+def _require_known(name: str, part: object, known: Sequence[type]) -> None:
     """Refuse what the three readers of a distribution do not know; a subclass is foreign too, for it may behave
     differently.
     """
-    known = get_args(kinds) or (kinds,)
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 

@@ -20,7 +20,6 @@ Numbers out of their range raise `InputError`.
 
 import json
 import math
-from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from itertools import combinations, islice
@@ -33,16 +32,10 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
+from fl_audit.privacy.names import StrategyKind as StrategyKind
 
 _LARGEST_ENUMERATION = 100_000  # sets of rounds up to which a sensitivity is found by trying all of them
 _CHUNK = 4096
-
-
-class StrategyKind(StrEnum):
-    """The strategy matrix that correlates the noise."""
-
-    TREE = "tree"
-    BANDED = "banded"
 
 
 def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:

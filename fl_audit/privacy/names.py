@@ -44,6 +44,13 @@ class NoiseScaling(StrEnum):
     GLOBAL = "global"
 
 
+class StrategyKind(StrEnum):
+    """Which strategy matrix correlates noise over rounds; `fl_audit.privacy.matrices` has the matrices."""
+
+    TREE = "tree"
+    BANDED = "banded"
+
+
 class NoiseOver(StrEnum):
     """The quantity that a noise multiplier multiplies.
 

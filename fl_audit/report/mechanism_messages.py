@@ -7,11 +7,9 @@ from fl_audit.federation.finished_run import RunFacts
 from fl_audit.federation.names import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
-from fl_audit.mechanisms import noise as noises
 from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.privacy.events import GaussianRelease
-from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.scores import truth_probability
 from fl_audit.report.formatting import number_text, percent, plural, unit_words
 
@@ -79,49 +77,19 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 
 def noise_source_text(facts: RunFacts) -> str:
     """Return who adds which noise."""
-    match facts.federation.mechanism.noise:
-        case noises.NoNoise():
-            return "none"
-        case noises.LocalDPSGD():
-            return "in every step of the clients' training: each client adds it to its own clipped gradients"
-        case noises.CentralGaussian():
-            return "central: the server adds it to the sum"
-        case noises.DistributedGaussian(_, clients):
-            return f"distributed: each of {clients:,} clients adds 1/{clients:,} of the variance, the server none"
-        case noises.LocalGaussian(_, clients):
-            return (
-                f"local: each of {clients:,} clients adds all of it to what it sends, so the sum holds {clients:,} "
-                "times the variance"
-            )
-        case noises.CorrelatedGaussian() as added:
-            return f"correlated over rounds: the server adds it, {_matrix_text(facts, added)}"
-        case _:
-            assert_never(facts.federation.mechanism.noise)
-
-
-def _matrix_text(facts: RunFacts, noise: noises.CorrelatedGaussian) -> str:
-    match noise.matrix:
-        case StrategyKind.TREE:
-            matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
-        case StrategyKind.BANDED:
-            matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
-        case _:
-            assert_never(noise.matrix)
-    (event,) = facts.federation.mechanism.events(facts.federation.rounds, facts.federation.threat_model)
-    assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
-    times = number_text(event.sensitivity, 3)
-    return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
+    mechanism = facts.federation.mechanism
+    source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
+    if joint is None:
+        return source
+    times = number_text(joint, 3)
+    return f"{source}; all rounds together have {times} times the sensitivity of one contribution"
 
 
 def multiplied_text(mechanism: Mechanism) -> str:
     """Return what the noise multiplier of a guarantee multiplies."""
-    if isinstance(mechanism.noise, noises.CorrelatedGaussian):
-        return "the largest difference of all rounds together"
     if mechanism.is_adaptive:
         return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
-    if mechanism.scaling is noises.NoiseScaling.LOCAL:
-        return "the difference that the pair makes in the round, the local sensitivity"
-    return f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
+    return mechanism.noise.multiplied_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
 
 
 def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
@@ -132,8 +100,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
     mechanism, noise_multiplier
         The distribution, and the multiplier of the guarantee, over what `multiplied_text` says.
     """
-    is_correlated = isinstance(mechanism.noise, noises.CorrelatedGaussian)
-    if is_correlated or mechanism.is_adaptive or mechanism.scaling is noises.NoiseScaling.LOCAL:
+    if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None
     return noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0)
 
@@ -151,19 +118,8 @@ def multiplier_text(facts: RunFacts) -> str:
 def mu_text(facts: RunFacts) -> str:
     """Return how the claimed mu follows from the noise multiplier z."""
     mechanism = facts.federation.mechanism
-    if isinstance(mechanism.participation, contribution.FixedCohort) and not isinstance(
-        mechanism.noise, noises.CorrelatedGaussian
-    ):
-        return "square root of the rounds in which a client takes part over z"
-    match mechanism.noise:
-        case noises.LocalDPSGD():
-            return "square root of the most steps that a client takes, over z"
-        case noises.CorrelatedGaussian():
-            return "1 over z"
-        case noises.CentralGaussian() | noises.DistributedGaussian() | noises.LocalGaussian() | noises.NoNoise():
-            return "square root of rounds over z"
-        case _:
-            assert_never(mechanism.noise)
+    in_cohorts = isinstance(mechanism.participation, contribution.FixedCohort)
+    return mechanism.noise.mu_words("the rounds in which a client takes part" if in_cohorts else "rounds")
 
 
 def exact_accountant(facts: RunFacts) -> str:
@@ -200,7 +156,7 @@ def _of_clients(facts: RunFacts) -> str:
 def known_noise_text(facts: RunFacts) -> str:
     """Return what part of the noise the insider knows; empty where it can know none."""
     mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
-    if not mechanism.clients_add_noise or isinstance(mechanism.noise, noises.LocalDPSGD):
+    if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
     if threat_model.adversary is Adversary.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"

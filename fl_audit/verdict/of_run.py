@@ -9,6 +9,7 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.verdict.noise_scale import NoiseAlong
 from fl_audit.verdict.opened import OPENED_COLUMNS, Opened, last_bits_of, samples_of, shares_of
 from fl_audit.verdict.residuals import Residuals
@@ -71,7 +72,7 @@ def _opened_of_targets(run: FinishedRun) -> Opened:
 def _opened(run: FinishedRun, of_pair: bool) -> Opened:
     federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
     claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
-    has_shares = federation.mechanism.clients_add_noise and federation.mechanism.has_exact_llr and of_pair
+    has_shares = federation.mechanism.noise.origin is NoiseOrigin.CLIENTS and of_pair
     mechanism = Opened(
         run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
     )

@@ -29,16 +29,15 @@ from fl_audit.mechanisms.contribution import (
     UserGradients,
 )
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalDPSGD,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises import registry
+from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
+from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
+from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.noise import MechanismNoise
+from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.matrices import StrategyKind
 from tests.validation.guarantee_settings import (
@@ -58,7 +57,7 @@ SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
 PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS))
-NOISES: tuple[Noise, ...] = (
+NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
     DistributedGaussian(1.0, CLIENTS),
     LocalGaussian(1.0, CLIENTS),
@@ -119,13 +118,13 @@ def _offered() -> Iterator[Named]:
 
 def test_every_kind_of_every_part_is_tried() -> None:
     for kinds, examples in (
-        (Contribution, CONTRIBUTIONS),
-        (Clipping, CLIPPINGS),
-        (Participation, PARTICIPATIONS),
-        (Noise, NOISES),
+        (get_args(Contribution), CONTRIBUTIONS),
+        (get_args(Clipping), CLIPPINGS),
+        (get_args(Participation), PARTICIPATIONS),
+        (registry.NOISES.values(), NOISES),
     ):
         # Users as units have combinations of their own: test_federation_users.
-        assert {type(one) for one in examples} == set(get_args(kinds)) - {UserGradients}
+        assert {type(one) for one in examples} == set(kinds) - {UserGradients}
 
 
 @pytest.mark.long

@@ -37,7 +37,8 @@ from fl_audit.federation.observed_rounds import ServerRound, show
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
-from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
+from fl_audit.mechanisms.noise import noise_share
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.matrices import inverse, strategy_matrix
 from fl_audit.protocol import Key, Query, Record

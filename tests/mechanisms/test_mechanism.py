@@ -23,17 +23,13 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
 )
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noise import (
-    SENSITIVITY_FLOOR,
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-    effective_noise_multiplier,
-)
+from fl_audit.mechanisms.noise import NoiseScaling, effective_noise_multiplier
+from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR, CentralGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
+from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.noise import MechanismNoise
+from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
@@ -127,20 +123,20 @@ def test_only_global_noise_is_a_private_release() -> None:
     ],
 )
 def test_an_adversary_faces_the_noise_that_it_does_not_know(
-    noise: Noise, threat_model: ThreatModel, multiplier: float
+    noise: MechanismNoise, threat_model: ThreatModel, multiplier: float
 ) -> None:
     assert effective_noise_multiplier(noise, threat_model) == pytest.approx(multiplier, rel=1e-15)
 
 
 @pytest.mark.parametrize("noise", [DistributedGaussian(3.0, 4), LocalGaussian(3.0, 4)])
-def test_some_noise_of_others_must_be_left(noise: Noise) -> None:
+def test_some_noise_of_others_must_be_left(noise: MechanismNoise) -> None:
     effective_noise_multiplier(noise, ThreatModel(colluders=2))
     with pytest.raises(InputError, match="colluders is 3 and there are 4 clients: accepted are 0 to 2"):
         effective_noise_multiplier(noise, ThreatModel(colluders=3))
 
 
 @pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyKind.TREE, 8)])
-def test_a_server_that_adds_the_noise_is_no_adversary(noise: Noise) -> None:
+def test_a_server_that_adds_the_noise_is_no_adversary(noise: MechanismNoise) -> None:
     with pytest.raises(InputError, match="the server adds the noise, so it knows everything"):
         require_likelihood_ratio(replace(CLIENTS, noise=noise), SERVER)
 
@@ -157,7 +153,9 @@ def test_threat_models_are_refused_where_they_make_no_sense() -> None:
         ThreatModel(adversary=Adversary.SERVER, colluders=1)
 
 
-def _distribution(noise: Noise, participation: Participation, clipping: Clipping = DISTRIBUTION.clipping) -> Mechanism:
+def _distribution(
+    noise: MechanismNoise, participation: Participation, clipping: Clipping = DISTRIBUTION.clipping
+) -> Mechanism:
     return replace(CLIENTS, noise=noise, participation=participation, clipping=clipping)
 
 
@@ -242,7 +240,7 @@ def test_without_noise_the_accountant_is_told_nothing() -> None:
         CorrelatedGaussian(2.0, StrategyKind.BANDED, 8, 3),
     ],
 )
-def test_another_multiplier_changes_the_noise_and_nothing_else(noise: Noise) -> None:
+def test_another_multiplier_changes_the_noise_and_nothing_else(noise: MechanismNoise) -> None:
     mechanism = replace(CLIENTS, noise=noise)
     found = mechanism.with_multiplier(5.0)
     assert found.noise_multiplier == 5.0

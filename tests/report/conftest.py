@@ -32,15 +32,13 @@ from fl_audit.mechanisms.contribution import (
     participation_of,
 )
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
+from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.noise import MechanismNoise
+from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
@@ -215,8 +213,8 @@ def synthetic_distribution(
     )
 
 
-def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Noise:
-    offered: dict[str, Noise] = {
+def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> MechanismNoise:
+    offered: dict[str, MechanismNoise] = {
         "central": CentralGaussian(z, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL),
         "distributed": DistributedGaussian(z, CLIENTS),
         "local": LocalGaussian(z, CLIENTS),

@@ -26,7 +26,8 @@ from fl_audit.experiments.studies.study_tools import table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
+from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.statistics.advantage import MeanInterval, mean_interval
 from tests.validation.guarantee_settings import Combination, plan_of, write_records

@@ -38,7 +38,7 @@ from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
-from fl_audit.mechanisms.noise import CentralGaussian
+from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.verdict.innovations import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")

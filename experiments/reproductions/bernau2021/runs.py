@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.plan import data_spec
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.store import read_frame
-from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
+from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.scores import gaussian_advantage
 
 

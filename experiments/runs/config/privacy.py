@@ -2,10 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
+from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -21,6 +24,20 @@ GUARANTEE_ONLY = (
     *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
 """Settings that have no meaning without a claim."""
+
+
+def _noise(value: str) -> str:
+    if value not in names_of_noises():
+        raise PydanticCustomError("noise", "accepted are {accepted}", {"accepted": ", ".join(names_of_noises())})
+    return value
+
+
+class _NoiseNames:
+    """The names of all noises, as a schema has them; it is asked whenever a schema is made."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [*names_of_noises()], "type": "string"}
 
 
 class PrivacySection(ConfigSection):
@@ -64,7 +81,7 @@ class PrivacySection(ConfigSection):
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
-    noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
+    noise: Annotated[str, AfterValidator(_noise), _NoiseNames] = "central"
     """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
     """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
@@ -103,8 +120,9 @@ class PrivacySection(ConfigSection):
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
-        if self.noise != "banded" and self.bands is not None:
-            raise ValueError(f"bands = {self.bands} needs noise = banded, and noise is {self.noise}")
+        for setting, noise in foreign_settings(self.noise).items():
+            if self.chosen([setting]):
+                raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
     @model_validator(mode="after")

@@ -65,6 +65,7 @@ _Table = dict[str, Any]
 _WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
 _PRIVACY_OF = {
     "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
+    # The name of a noise as a user would write it: no noise is asked which one it is.
     "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
 }
 """Defaults of settings that a configuration leaves out, by its strategy."""

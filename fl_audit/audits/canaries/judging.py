@@ -8,7 +8,8 @@ from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noise import CentralGaussian, LocalDPSGD, NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.verdict import Judgement
 
@@ -26,12 +27,9 @@ class CanaryJudging:
         require(mechanism.adds_noise, f"{found}: set private = true")
         alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
         require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
-        known = isinstance(mechanism.noise, CentralGaussian | LocalDPSGD) and mechanism.scaling is NoiseScaling.GLOBAL
-        require(
-            known,
-            f"{federation} reads fresh noise of a known scale in every round: accepted are central noise with "
-            "sensitivity 'global', and noise inside training",
-        )
+        known = mechanism.noise.carries_canaries and mechanism.scaling is NoiseScaling.GLOBAL
+        accepted = f"accepted are noise = {quoted_names(carries_canaries=True)}, with sensitivity 'global'"
+        require(known, f"{federation} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
         by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately
         require(

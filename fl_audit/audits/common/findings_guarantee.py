@@ -16,7 +16,8 @@ from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.federation.randomised_records import RecordClaim
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.noise import LocalDPSGD, effective_noise_multiplier
+from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.calibration import noise_multiplier_for
@@ -140,11 +141,11 @@ class ColludersFinding:
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return the noise that remains against colluders; None where clients add none."""
+    """Return the noise that remains against colluders; None where clients add no shares of it."""
     facts = run.facts
     mechanism = facts.federation.mechanism
     # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
-    if not facts.has_guarantee or not mechanism.clients_add_noise or isinstance(mechanism.noise, LocalDPSGD):
+    if not facts.has_guarantee or mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return None
     most = facts.federation.clients - 1
     counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))

@@ -6,7 +6,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.membership import MembershipScheme
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
-from fl_audit.mechanisms.noise import LocalDPSGD, NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 
 
@@ -20,7 +21,8 @@ def require_clients(public: Federation, fewest: int) -> None:
     """
     who = "" if fewest == 1 else " (a victim and an insider)"
     require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
-    if isinstance(public.mechanism.noise, LocalDPSGD) and public.threat_model.adversary is Adversary.CLIENT:
+    is_inside = public.mechanism.noise.origin is NoiseOrigin.TRAINING
+    if is_inside and public.threat_model.adversary is Adversary.CLIENT:
         most, colluders = public.clients - 2, public.threat_model.colluders
         found = f"colluders is {colluders} and there are {public.clients} clients"
         require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")

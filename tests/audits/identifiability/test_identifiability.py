@@ -23,7 +23,8 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noise import CentralGaussian, NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noises.central import CentralGaussian
 
 TRIALS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)

@@ -1,0 +1,72 @@
+"""Noise of the server: it adds all of it to the sum, new noise in every round."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError, require
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.privacy.gaussian import require_positive
+from fl_audit.privacy.names import NoiseScaling
+
+if TYPE_CHECKING:
+    from fl_audit.mechanisms.contribution import Participation
+
+SENSITIVITY_FLOOR = 1e-4
+"""Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide
+the record."""
+
+
+@dataclass(frozen=True)
+class CentralGaussian(MechanismNoise):
+    """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
+
+    multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
+    scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
+    kind: Literal["central"] = "central"
+    names: ClassVar = ("central",)
+    origin: ClassVar = NoiseOrigin.SERVER
+    may_follow_data: ClassVar = True
+    carries_canaries: ClassVar = True
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.multiplier)
+
+    @classmethod
+    def of_settings(cls, settings: NoiseSettings) -> Self:
+        """Return the noise of a configuration, scaled as it says."""
+        return cls(settings.multiplier, settings.scaling)
+
+    @property
+    def _is_local(self) -> bool:
+        return self.scaling is NoiseScaling.LOCAL
+
+    def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
+        """Return z times the local or the largest sensitivity; the local one never falls under its floor."""
+        if not self._is_local:
+            return super().scale(sensitivity, multiplier)
+        floor = SENSITIVITY_FLOOR * sensitivity.clipping_norm
+        return np.asarray(multiplier * np.maximum(sensitivity.local, floor), dtype=np.float64)
+
+    def require_participation(self, participation: "Participation") -> None:
+        """Refuse samples and cohorts where the noise follows the data: who takes part would change its scale."""
+        if self._is_local and participation.rate < 1:
+            sampled = f"sensitivity is 'local' at sampling rate {participation.rate}"
+            raise InputError(f"{sampled}: accepted with sampling is 'global'")
+        require(not self._is_local, "sensitivity is 'local' with a cohort: accepted with cohorts is 'global'")
+
+    def require_adaptive_clipping(self) -> None:
+        """Refuse it where the noise follows the data, and no norm."""
+        local = "sensitivity is 'local' and clipping is 'adaptive': accepted with it is 'global'"
+        require(not self._is_local, local)
+
+    def source_words(self) -> str:
+        """Return that the server adds it."""
+        return "central: the server adds it to the sum"
+
+    @property
+    def multiplied_words(self) -> str | None:
+        """The local sensitivity where the noise follows it."""
+        return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None

@@ -1,0 +1,263 @@
+"""The interface of a kind of noise: what each of them answers for itself, so that nobody has to ask which one it is.
+
+Every noise is Gaussian, given the releases of the rounds before: that is how insiders weigh it and the verdict tests
+it. How large it is, where it comes from, how it is drawn, accounted and whitened, what it does not go together with and
+how reports speak of it, each kind says in its own module. The settings of a configuration are checked without torch, so
+these modules do not import it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.names import NoiseScaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fl_audit.learning.local_training import LocalSchedule
+    from fl_audit.mechanisms.contribution import Participation
+
+
+class NoiseOrigin(StrEnum):
+    """Who adds the noise, and to what."""
+
+    NOBODY = "nobody"  # no noise is added, and nothing is claimed
+    SERVER = "server"  # the server adds it to the sum
+    CLIENTS = "clients"  # each client adds a share of it to what it sends, and knows this share
+    TRAINING = "training"  # each client adds it in every step of its own training
+
+
+@dataclass(frozen=True)
+class NoiseSettings:
+    """What a configuration says of its noise, and of what noises depend on."""
+
+    name: str  # which noise, as the configuration names it
+    multiplier: float  # z
+    scaling: NoiseScaling  # what the noise is scaled to
+    clients: int  # m, number of clients
+    rounds: int  # k, number of rounds
+    separation: int | None  # rounds from one of a client's to its next, where cohorts take part; None elsewhere
+    own: Mapping[str, Any]  # values of the settings that this noise alone has, by name; None where they are left out
+
+
+@dataclass(frozen=True)
+class SumSensitivity:
+    """How far the sum of a round may move between neighbours, trial by trial."""
+
+    local: Floats  # ||f_i(D) - f_i(D')|| at the current weights, any shape
+    largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape
+    clipping_norm: float  # C of the first round
+
+
+@dataclass(frozen=True)
+class AccountedRounds:
+    """Rounds as an accountant is told of them."""
+
+    count: int  # k, from 1
+    multiplier: float  # z against the adversary, of everything that is released in one round
+    participation: "Participation"  # which units take part
+    seen: bool  # whether the adversary sees in which rounds the target takes part
+    schedule: "LocalSchedule | None" = None  # how clients train, where they train privately; None elsewhere
+    shards: tuple[int, ...] = ()  # sizes of their shards there
+
+
+Normals = Callable[[int], "Tensor"]
+"""Gives sets of standard normal draws of a round, float32 (trials, parameters), by their numbers from 0.
+
+Different numbers are independent. Set 0 is drawn ahead, while clients compute."""
+
+
+class ServerDraws(Protocol):
+    """The draws of a server for some trials, round after round; what they need of earlier rounds they keep."""
+
+    def next(self, normals: Normals, server_round: int) -> "Tensor":
+        """Return the draws of the next round in units of `MechanismNoise.scale`, float32 (trials, parameters).
+
+        Parameters
+        ----------
+        normals, server_round
+            What gives standard normal draws of this round, whose memory may be used; and the round, from 1.
+        """
+
+
+class _IndependentDraws:
+    """Standard normal draws, new ones in every round."""
+
+    def next(self, normals: Normals, server_round: int) -> "Tensor":
+        """Return the first set of standard normal draws."""
+        return normals(0)
+
+
+class MechanismNoise(ABC):
+    """One kind of noise, as a frozen dataclass of its numbers; numbers out of their range raise `InputError`."""
+
+    kind: str
+    """What a stored mechanism calls it: its key in the registry."""
+    multiplier: float
+    """z, as this kind of noise defines it; 0 without noise."""
+    scaling: NoiseScaling = NoiseScaling.GLOBAL
+    """What the noise is scaled to; no noise depends on no data, so it counts as global."""
+
+    names: ClassVar[tuple[str, ...]]
+    """What a configuration calls it; empty if it cannot be chosen there."""
+    origin: ClassVar[NoiseOrigin]
+    """Who adds it."""
+    own_settings: ClassVar[Mapping[str, str]] = {}
+    """Settings of [privacy] that no other noise has, each with the name of the noise that it needs."""
+    may_follow_data: ClassVar[bool] = False
+    """Whether it may be scaled to the local sensitivity, as the audit device of Bernau et al. 2021 is."""
+    carries_canaries: ClassVar[bool] = False
+    """Whether an observer knows it to be fresh and of one scale in every round, and so can read canaries through it."""
+
+    @classmethod
+    @abstractmethod
+    def of_settings(cls, settings: NoiseSettings) -> Self:
+        """Return the noise of a configuration."""
+
+    @property
+    def name(self) -> str:
+        """What a configuration calls this noise."""
+        return self.names[0]
+
+    def with_multiplier(self, multiplier: float) -> Self:
+        """Return the same noise with another multiplier z."""
+        return replace(self, multiplier=multiplier)  # type: ignore[type-var]  # every kind is a dataclass
+
+    # How it is drawn.
+
+    def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
+        """Return the standard deviation of the noise that an adversary faces, of the shape of the sensitivities.
+
+        Parameters
+        ----------
+        sensitivity, multiplier
+            How far the sum may move, and the multiplier that the adversary faces.
+        """
+        return multiplier * sensitivity.largest
+
+    def share_scale(self, global_sensitivity: float) -> float:
+        """Return the standard deviation of the standard normal draws that every client adds; 0 where the server does.
+
+        Parameters
+        ----------
+        global_sensitivity
+            Delta, the largest change of the sum between neighbours.
+        """
+        return 0.0
+
+    def server_draws(self) -> ServerDraws:
+        """Return what the server draws for some trials."""
+        return _IndependentDraws()
+
+    # How it is accounted.
+
+    def effective_multiplier(self, threat_model: ThreatModel) -> float:
+        """Return the multiplier of what is left of the noise, less what an adversary knows of it; 0 without noise.
+
+        It is not asked of a server that adds the noise itself: `effective_noise_multiplier` refuses such a server.
+
+        Parameters
+        ----------
+        threat_model
+            From where the adversary looks.
+        """
+        return self.multiplier
+
+    def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
+        """Return the noise over the largest difference that one round may show an adversary; 0 without noise.
+
+        Parameters
+        ----------
+        multiplier, participation
+            The multiplier that the adversary faces, and which units take part.
+        """
+        return multiplier
+
+    def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
+        """Return what the accountant is told of some rounds, once for every kind of client; () where nothing is
+        claimed.
+        """
+        often = rounds.participation.participations(rounds.count)
+        return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
+
+    def joint_sensitivity(self, participation: "Participation") -> float | None:
+        """Return the sensitivity of all rounds together over that of one contribution, where they are one release.
+
+        None where every round is a release of its own.
+        """
+        return None
+
+    # How an insider weighs it.
+
+    @property
+    def rounds_needed(self) -> int:
+        """How many rounds, the newest one included, the noise of the newest release is made of."""
+        return 1
+
+    def whitening(self, server_round: int) -> Floats:
+        """Return by what the releases of the rounds up to one are multiplied before they are added up, (rounds,).
+
+        The noise of the sum is independent of all that was released before, and of the scale of one round.
+
+        Parameters
+        ----------
+        server_round
+            The newest round, from 1; the last factor is its own.
+        """
+        factors = np.zeros(server_round)
+        factors[-1] = 1.0
+        return factors
+
+    # What it goes together with: each method raises `InputError` with the reason if it does not.
+
+    @abstractmethod
+    def require_participation(self, participation: "Participation") -> None:
+        """Refuse rounds in which not everybody takes part, where these cannot be accounted or weighed.
+
+        Parameters
+        ----------
+        participation
+            Which units take part; it is not asked where everybody does.
+        """
+
+    @abstractmethod
+    def require_adaptive_clipping(self) -> None:
+        """Refuse a clipping norm that adapts, where it cannot be accounted or weighed."""
+
+    def require_rounds(self, rounds: int) -> None:  # noqa: B027  # most noises are made for any number
+        """Refuse a number of rounds that this noise is not made for.
+
+        Parameters
+        ----------
+        rounds
+            k, from 1.
+        """
+
+    # How reports speak of it.
+
+    @abstractmethod
+    def source_words(self) -> str:
+        """Return who adds which noise."""
+
+    @property
+    def multiplied_words(self) -> str | None:
+        """What the multiplier of a guarantee multiplies; None if it is the sensitivity of the sum."""
+        return None
+
+    def mu_words(self, rounds: str) -> str:
+        """Return how the claimed mu follows from the noise multiplier z.
+
+        Parameters
+        ----------
+        rounds
+            The rounds in which a unit takes part, in words.
+        """
+        return f"square root of {rounds} over z"

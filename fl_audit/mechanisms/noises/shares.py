@@ -1,0 +1,60 @@
+"""What the noises that clients add to their contributions have in common."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from fl_audit.errors import InputError, require
+from fl_audit.mechanisms.noises.noise import MechanismNoise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
+from fl_audit.privacy.gaussian import require_positive
+
+if TYPE_CHECKING:
+    from fl_audit.mechanisms.contribution import Participation
+
+
+@dataclass(frozen=True)
+class ClientsNoise(MechanismNoise):
+    """Noise of which every client adds a share to what it sends. Nobody but the client knows its share."""
+
+    multiplier: float
+    clients: int
+    origin: ClassVar = NoiseOrigin.CLIENTS
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.multiplier)
+        require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more, for noise that clients add")
+
+    @classmethod
+    def of_settings(cls, settings: NoiseSettings) -> Self:
+        """Return the noise of a configuration, of which every client adds a share."""
+        return cls(settings.multiplier, settings.clients)
+
+    def require_participation(self, participation: "Participation") -> None:
+        """Refuse rounds without some clients, whose shares would be missing."""
+        some = f"noise is '{self.name}' and not everybody takes part in every round"
+        shares = "so the shares of the noise that a round holds would change"
+        raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")
+
+    def require_adaptive_clipping(self) -> None:
+        """Refuse it: the server, which counts the bits, adds no noise."""
+        nobody = f"noise is '{self.name}', where nobody is there to add the noise of the bits"
+        raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
+
+
+def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
+    """Return the square root of the number of shares that an adversary faces.
+
+    Raises `InputError` if it knows all of them.
+
+    Parameters
+    ----------
+    clients, threat_model
+        m, how many clients add a share, and from where the adversary looks.
+    """
+    if threat_model.adversary is Adversary.SERVER:
+        return 1.0
+    known, found = threat_model.known_shares, f"colluders is {threat_model.colluders} and there are {clients} clients"
+    accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
+    require(known < clients, f"{found}: {accepted}")
+    return math.sqrt(clients - known)
