@@ -75,7 +75,7 @@ class Case:
     # where none holds, None where it is not known. What the played trials show may be less.
     true_epsilon: float | None = None
     wrong: str = ""  # what is wrong, in one sentence; empty where nothing is
-    twin: str = ""  # the name of the honest case with the same claim; empty for honest ones
+    twin: str = ""  # the name of the honest case that it takes itself for; empty for honest ones
     # By how much a trial with the target is expected to differ, in the coordinates of a trial, where an observer knows
     # that beforehand: the product with it is the log-likelihood ratio of the claimed Gaussian noise, but for a factor.
     difference: Floats | None = None

@@ -157,7 +157,9 @@ def _form_of(seen: list[Transcript], scenario: str) -> _Form:
     numbers, has_own = names_that_tell(seen), any(bool(np.any(one.own)) for one in seen)
     own = template(BY_NAME[scenario].model).tensors
     # A large model is seen by sums of its parameters.
-    tensors = tuple((key, part.stop - part.start) for key, part in own) if own[-1][1].stop == size else (("sums", size),)
+    tensors = (
+        tuple((key, part.stop - part.start) for key, part in own) if own[-1][1].stop == size else (("sums", size),)
+    )
     shares = tuple((f"own share of {key}", width) for key, width in tensors) if has_own else ()
     flags = tuple(f"whether there is {key}" for key in numbers)
     return _Form(Layout(rounds, (*tensors, *shares), (*numbers, *flags)), numbers, has_own)

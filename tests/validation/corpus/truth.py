@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
 from scipy.special import ndtr
 from scipy.stats import norm
 
@@ -38,6 +39,18 @@ def sampled(multiplier: float, rounds: int, rate: float, delta: float) -> float:
         Noise over the sensitivity, how many rounds, the rate of sampling, and delta.
     """
     return PrivacyProfile(gaussian_rounds(multiplier, rounds, rate), Adjacency.ADD_REMOVE_RECORD).epsilon(delta)
+
+
+def laplace(scale: float, shift: float, places: int, delta: float) -> float:
+    """Return the epsilon of numbers with Laplace noise of which each moves, by dp-accounting.
+
+    Parameters
+    ----------
+    scale, shift, places, delta
+        The scale of the noise, by how much each number moves, how many there are, and delta.
+    """
+    one = from_laplace_mechanism(scale, sensitivity=shift, value_discretization_interval=1e-4)
+    return float(one.self_compose(places).get_epsilon_for_delta(delta))
 
 
 def mixed(mu: float, times: float, share: float, delta: float) -> float:
