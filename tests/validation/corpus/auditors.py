@@ -81,7 +81,9 @@ def _transcripts(case: Case, released: Floats) -> Transcripts:
         nothing if case.difference is None else np.broadcast_to(case.difference[:size].reshape(shape[1:]), shape)
     )
     ends = np.cumsum([width for _, width in layout.tensors])
-    tensors = tuple((name, slice(int(end) - width, int(end))) for (name, width), end in zip(layout.tensors, ends))
+    tensors = tuple(
+        (name, slice(int(end) - width, int(end))) for (name, width), end in zip(layout.tensors, ends, strict=True)
+    )
     return Transcripts(
         steps=steps, released=steps, direction=direction, others=nothing, own=nothing, contributed=everywhere,
         has_release=everywhere, numbers=released[:, size:], names=layout.beside, refused=~everywhere, tensors=tensors,

@@ -1,15 +1,14 @@
 """Cases of the catalogue of faulty mechanisms: Flower strategies with small clients, played in this process."""
 
-import random
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import Transcript
+from fl_audit.local_training.replay import random_states, set_random_states
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.recorder import names_that_tell
@@ -83,6 +82,11 @@ def case(name: str) -> Case:
     ----------
     name
         One of `names()`.
+
+    Raises
+    ------
+    KeyError
+        If there is none of this name.
     """
     for faulty in FAULTY_MECHANISMS:
         if name == f"{FAMILY}/{faulty.name}":
@@ -169,15 +173,13 @@ def _transcript(
     system: AuditedSystem, claim: StatedClaim, scenario: str, with_target: bool, generator: np.random.Generator
 ) -> Transcript:
     """Play one trial, and leave the global generators, from which strategies draw their noise, as they were."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    states = random_states()
     seed_generators(generator)
     try:
         with no_news_from_flower():
             return BlackBoxTrial(system, claim, BY_NAME[scenario], with_target, generator).play()
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
+        set_random_states(states)
 
 
 def _play(

@@ -15,7 +15,7 @@ from fl_audit.root_finding import last_true
 from tests.validation.corpus.case import Floats
 
 NONE = math.inf
-"""Of a mechanism that holds no epsilon at the delta of its claim: it shows some neighbours with certainty, or nearly."""
+"""Of a mechanism that holds no epsilon at the delta of its claim."""
 _GRID = np.linspace(-30.0, 30.0, 60_001)
 
 
