@@ -5,6 +5,7 @@ its code, so that tests and limits of the verdict can be checked against a truth
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -21,7 +22,7 @@ _DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
 _Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
 _CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
-_NORM = 3.0  # its clipping norm C
+NORM = 3.0  # its clipping norm C
 _HONEST = Breach("none", ())
 _ODD_RECORDS, _ODD_FEATURES = 100, 200
 
@@ -44,7 +45,7 @@ class NoiseSetting:
         return sum(size for _, size in self.tensors)
 
 
-def _draw_sums(
+def draw_sums(
     rng: np.random.Generator, setting: NoiseSetting, breach: Breach
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
@@ -55,13 +56,13 @@ def _draw_sums(
     size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
     shape = (setting.rounds, _CLIENTS, _RECORDS)
-    lengths = 2 * _NORM * rng.lognormal(0.0, 0.7, (*shape, 1))
+    lengths = 2 * NORM * rng.lognormal(0.0, 0.7, (*shape, 1))
     single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
     raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
-    clipped = (raw * np.minimum(1.0, _NORM / lengths)).sum(axis=2)
+    clipped = (raw * np.minimum(1.0, NORM / lengths)).sum(axis=2)
     present = _of_length(rng, setting)
     absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
-    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / _NORM))).sum(axis=2)
+    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / NORM))).sum(axis=2)
     released = made.sum(axis=1)
     if breach.unclipped:
         released = released - clipped[:, 0] + raw.sum(axis=2)[:, 0]
@@ -70,7 +71,7 @@ def _draw_sums(
 
 def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
     vectors = rng.standard_normal((setting.trials, setting.rounds, setting.parameters))
-    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.trials, setting.rounds, 1))
+    lengths = NORM * rng.uniform(0.1, 1.0, (setting.trials, setting.rounds, 1))
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
@@ -82,23 +83,58 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
     rng, setting, breach
         Source of sums and bits, what is played, and the breach; left out, nothing is broken.
     """
-    clipped, released, present, absent = _draw_sums(rng, setting, breach)
+    sums = draw_sums(rng, setting, breach)
     members = rng.random(setting.trials) < 0.5
+    made = released(rng, setting, breach, sums, members)
+    (clipped, _, present, absent), release, sigma = sums, made.release, made.sigma
     difference = present - absent
     sensitivity = np.linalg.norm(difference, axis=-1)
-    claimed = _NORM * (2 if setting.replace else 1)
-    sigma = setting.multiplier * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
-    chosen = np.where(members[:, None, None], present, absent)
-    noise = _noise(rng, setting, sigma, members, breach, (present, absent))
-    if breach.spares_sum:
-        unit = clipped / np.linalg.norm(clipped, axis=-1, keepdims=True)
-        noise = noise - np.sum(noise * unit, axis=-1, keepdims=True) * unit
-    release = np.asarray((released + chosen) * breach.scale) + noise
     shared = np.broadcast_to(clipped, release.shape)
     middle = shared + (present + absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
-    residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
+    residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, made.chosen)
     return NoiseMeasurements(members, increments, sensitivity, sigma, setting.multiplier, residuals)
+
+
+class Released(NamedTuple):
+    """What trials of a synthetic federation release."""
+
+    release: Floats  # the noised sums, (trials, rounds, parameters)
+    sigma: Floats  # the claimed noise, (trials, rounds)
+    chosen: Floats  # what was added of the present and absent contributions, (trials, rounds, parameters)
+
+
+def released(
+    rng: np.random.Generator,
+    setting: NoiseSetting,
+    breach: Breach,
+    sums: tuple[Floats, Floats, Floats, Floats],
+    members: Flags,
+    key: int | None = None,
+) -> Released:
+    """Play the rounds of all trials with given contributions.
+
+    Parameters
+    ----------
+    rng, setting, breach
+        Source of noise, what is played, and the breach.
+    sums
+        The sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters), and
+        the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
+    members, key
+        Whether the trials hold D, (trials,); and of the draws that a breach makes beside the noise, None for a fresh
+        one.
+    """
+    clipped, made, present, absent = sums
+    sensitivity = np.linalg.norm(present - absent, axis=-1)
+    claimed = NORM * (2 if setting.replace else 1)
+    sigma = setting.multiplier * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
+    chosen = np.where(members[:, None, None], present, absent)
+    noise = _noise(rng, setting, sigma, members, breach, (present, absent), key)
+    if breach.spares_sum:
+        unit = clipped / np.linalg.norm(clipped, axis=-1, keepdims=True)
+        noise = noise - np.sum(noise * unit, axis=-1, keepdims=True) * unit
+    return Released(np.asarray((made + chosen) * breach.scale) + noise, sigma, chosen)
 
 
 def _noise(
@@ -108,8 +144,10 @@ def _noise(
     members: Flags,
     breach: Breach,
     sides: tuple[Floats, Floats],
+    given: int | None,
 ) -> Floats:
-    normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
+    normals = rng.standard_normal((*sigma.shape, setting.parameters))
+    key = int(rng.integers(2**31)) if given is None else given
     sizes = tuple(size for _, size in setting.tensors)
 
     def drawn(number: int) -> Floats:
@@ -117,12 +155,12 @@ def _noise(
         at = NoiseRound(lambda at: normals[:, at - 1], number, setting.rounds, members, own, sizes, key)
         chosen = np.where(members[:, None], present, absent)
         # Those that are longer than half of the norm count as clipped ones, and are as long as one likes without.
-        longer = np.linalg.norm(chosen, axis=1, keepdims=True) > _NORM / 2
+        longer = np.linalg.norm(chosen, axis=1, keepdims=True) > NORM / 2
 
         def clipped_at(factor: float) -> Floats:
             return np.where(longer, factor, 1.0) * chosen
 
-        target = TargetRound(present, absent, clipped_at, members, _NORM, number, key)
+        target = TargetRound(present, absent, clipped_at, members, NORM, number, key)
         return breach.altered(target, breach.drawn(at))
 
     return np.stack([drawn(number) for number in range(1, setting.rounds + 1)], axis=1)
