@@ -54,7 +54,7 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
-    """Show nothing over several runs."""
+    """Show no progress of several runs."""
     return nullcontext(lambda name: lambda done: None)
 
 

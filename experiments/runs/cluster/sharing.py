@@ -97,7 +97,7 @@ class SharedCalls:
         self._shared: Mapping[int, SharedArray] = {}
 
     def add(self, messages: Mapping[str, Message]) -> None:
-        """Have messages answered.
+        """Schedule messages for the clients to answer.
 
         Parameters
         ----------

@@ -135,7 +135,7 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return shift over spread along a part of the difference, and the part's length; None without either."""
+    """Return shift over spread along a part of the difference, and the part's length; None if spread or length is 0."""
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
     spread, length = (
