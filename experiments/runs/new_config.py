@@ -117,7 +117,7 @@ def in_options() -> Iterator[None]:
 
 
 def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message that names remedies, which are settings, as one about the options of `init`.
+    """Return a message in which options of `init` take the place of the settings that it names as remedies.
 
     Examples
     --------

@@ -27,7 +27,7 @@ RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Show nothing."""
+    """Show no progress of a run."""
     return nullcontext(lambda done: None)
 
 

@@ -98,7 +98,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def trade(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield the AUC under local and central DP at the same accuracy, where section 6 makes a statement on it."""
+    """Yield the claims of section 6 on the AUC under local and central DP at the same accuracy."""
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
         return
@@ -137,7 +137,7 @@ def baseline_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
+    """Yield the claims on phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
             found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)

@@ -192,7 +192,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
+    """Yield the claims on how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
@@ -241,7 +241,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the distances of the three empirical epsilons from the truth (section 6.3)."""
+    """Yield the claims on the distances of the three empirical epsilons from the truth (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
