@@ -26,7 +26,7 @@ _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
 class PackedFields(NamedTuple):
-    """The fields of an array of a message: `flwr.app.Array(*pack(values))`."""
+    """The fields of a message's array: `flwr.app.Array(*pack(values))`."""
 
     dtype: str
     shape: tuple[int, ...]

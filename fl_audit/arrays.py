@@ -18,7 +18,7 @@ def finite(value: float | None) -> float | None:
 
 
 def in_one_axis(values: ArrayLike) -> NDArray[Any]:
-    """Return numbers of shape (n, 1) or (1, n), as models return them, along one axis; others unchanged.
+    """Return an array of shape (n, 1) or (1, n), as models return it, in shape (n,); other arrays are unchanged.
 
     Parameters
     ----------

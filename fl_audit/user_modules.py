@@ -67,7 +67,7 @@ def search_last(directory: Path) -> None:
 
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
-    """Do the same for a block; Python's search is restored when the block ends."""
+    """Call `search_last` for a block; Python's search is restored when the block ends."""
     searched, path = list(_searched), list(sys.path)
     search_last(directory)
     try:

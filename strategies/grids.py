@@ -86,7 +86,7 @@ class InProcessGrid(Grid):
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Have messages answered, and return the numbers under which the replies wait."""
+        """Let the clients answer messages, and return the identifiers under which the replies wait."""
         start = len(self._waiting)
         pushed = {str(start + place): self._answer(message) for place, message in enumerate(messages)}
         self._waiting |= pushed

@@ -134,7 +134,7 @@ class AccountantNotes(RoundQueries):
 
 
 def _read(text: str, client: int, server_round: int) -> _Counted:
-    """Return a client's accountant's count, whose steps are all alike."""
+    """Return the steps, all equal, that a client's accountant has counted, from its state as JSON."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]

@@ -75,7 +75,7 @@ class TrainedFederation:
         return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
     def configuration(self, trials: int) -> RunConfig:
-        """Return the same as a configuration of ours."""
+        """Return the setting as a configuration of fl_audit."""
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
         audit = {"trials": trials, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}

@@ -79,7 +79,7 @@ class LocalGrid(Grid):
         return range(2, self._contexts.clients + 2)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Have every message answered now; after a failure the rest of them is not sent."""
+        """Wait until clients have answered all messages; after a failure the remaining messages are not sent."""
         waiting = {str(uuid.uuid4()): message for message in messages}
         for identity, message in waiting.items():
             message.metadata.__dict__["_message_id"] = identity
@@ -218,7 +218,7 @@ class _Workers:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def play(self, exchange: _Exchange) -> None:
-        """Have messages answered, and wait for the answers."""
+        """Let the threads answer the messages of an exchange, and wait for the answers."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
         try:

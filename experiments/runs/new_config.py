@@ -109,7 +109,7 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Make a refusal that names settings of [data] one that names the options of `init`."""
+    """Raise refusals from the block again, with the options of `init` in place of settings of [data]."""
     try:
         yield
     except InputError as error:
@@ -117,7 +117,7 @@ def in_options() -> Iterator[None]:
 
 
 def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message that names remedies, which are settings, as one about the options of `init`.
+    """Return a message in which options of `init` take the place of the settings that it names as remedies.
 
     Examples
     --------

@@ -27,7 +27,7 @@ RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Show nothing."""
+    """Show no progress of a run."""
     return nullcontext(lambda done: None)
 
 
@@ -54,7 +54,7 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
-    """Show nothing over several runs."""
+    """Show no progress of several runs."""
     return nullcontext(lambda name: lambda done: None)
 
 

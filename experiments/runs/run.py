@@ -169,7 +169,7 @@ def _play(
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
-    """Return the same function, which on its first call also begins to import the modules for the end of the run."""
+    """Return the function, extended so that its first call begins to import the modules for the end of the run."""
     begun = threading.Event()
 
     def told(trials: int) -> None:

@@ -90,7 +90,7 @@ class PrivateStep:
     expected_batch: float | None = None  # by which the noised sum is divided; None for sums
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return whether the step may have the gradients of all records of its batches, or of the last batch."""
+        """Return whether the step's gradients can be those of all records of its batches, or of its last batch."""
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
 

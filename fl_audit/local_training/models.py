@@ -78,7 +78,7 @@ class PrivateModels:
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
-        """Return the tensors of no private model, and the earlier step of the others; None for the last step.
+        """Return the outputs of no private model, and the earlier step that the other outputs come from; None if last.
 
         Parameters
         ----------

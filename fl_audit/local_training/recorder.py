@@ -269,7 +269,7 @@ class Recorder:
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
-        """Give whether an accountant is asked by code other than an accountant."""
+        """Yield whether an accountant is asked by code other than an accountant."""
         self._asked += 1
         try:
             yield self._asked == 1

@@ -63,7 +63,7 @@ class NoiseOver(StrEnum):
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Return a noise multiplier over this quantity as one over the sensitivity.
+        """Return the noise multiplier over the sensitivity that equals a noise multiplier over this quantity.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 class _Summary:
     def where(self, held: Flags) -> Self:
-        """Return the summary without records where `held` (...) is false."""
+        """Return the summary emptied of records where `held` (...) is false."""
         return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
 
 

@@ -177,7 +177,7 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return the excess of the log mean winnings, over tails, ranks and stakes, over what refutes epsilon."""
+        """Return the log of the mean winnings, over tails, ranks and stakes, minus the value that refutes epsilon."""
         # `beyond` are the members' rates, shape (tails, models, ranks), and `most` what is allowed at each rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)

@@ -35,6 +35,6 @@ def cut_text(cut: float) -> str:
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return in words the error rates that count in several numbers, None for one that has no Epsilon*."""
+    """Return the cuts of error rates of several numbers in words; None, for a number without Epsilon*, is left out."""
     known = sorted({cut for cut in cuts if cut is not None})
     return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

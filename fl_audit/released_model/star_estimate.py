@@ -215,7 +215,7 @@ def _estimate(
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return the estimate from few losses: an interval that holds for any distributions, and no value within it."""
+    """Return the estimate from few losses: a lower bound instead of a value, and an interval for any distributions."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # Beyond the cut Epsilon* of the fitted forms has no limit that losses could show.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)

@@ -241,7 +241,7 @@ def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMea
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules by the expected order-statistic bound, given the choosing scores."""
+    """Return the rules of ranks with the order-statistic bound expected of each, given the scores that choose."""
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the harmonic sum of both numbers counts.
     parts = zip(way.measuring, way.choosing, strict=True)

@@ -277,7 +277,7 @@ def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWor
 
 
 def _finding_of(test: TestResult) -> str:
-    """Return the word for a test's result in a reading: a test that does not fail only finds no contradiction."""
+    """Return the reading of a test's result: a test that does not fail only finds no contradiction."""
     return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
 
 

@@ -62,7 +62,7 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalLimit:
 
 
 def limit_along(along: NoiseAlong) -> SignalLimit:
-    """Return the same limit for targets from sums over the rounds."""
+    """Return the limit of detection of the signal for targets, from sums over the rounds."""
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
     return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
@@ -112,7 +112,7 @@ def signal(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_of(drift: Drift | None) -> TestResult:
-    """Return the result of the same test for a given drift."""
+    """Return the result of the test `signal` for a given drift."""
     if drift is None or drift.unit == 0:
         only_if(False, Missing.NO_DIFFERENCE)
     assert drift is not None
@@ -189,7 +189,7 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_trial_of(along: NoiseAlong) -> TestResult:
-    """Return the result of the same test from sums over the rounds of every trial, and of targets over all trials."""
+    """Return the result of `signal_trial` from sums over the rounds of every trial, and of targets over all trials."""
     used = along.freedom > 0
     if along.sums is None or along.lengths is None or not used.any():
         only_if(False, Missing.NO_DIFFERENCE)
@@ -230,7 +230,7 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def noise_trial_of(along: NoiseAlong) -> TestResult:
-    """Return the result of the same test from sums over the rounds of every trial."""
+    """Return the result of `noise_along_record_trial` by trials alone, from sums over the rounds of every trial."""
     return _least([(along.squares, along.freedom, "trial {}", 0)])
 
 

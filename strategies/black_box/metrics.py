@@ -54,7 +54,7 @@ class TracedRecord(_TracedMetrics, MetricRecord):
 
 
 class TracedDict(_TracedMetrics, dict[str, Any]):
-    """The same as a dictionary, the form for strategies of the old interface."""
+    """Metrics that record look-ups as a dictionary, the form for strategies of the old interface."""
 
 
 def numbers_of(records: Iterable[MetricRecord]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class _Clients:
         return reply
 
     def call(self, message: Message, context: Context) -> Message:
-        """Have the client app answer, in the old interface if it uses that."""
+        """Return the client app's answer to a message, also where the app has Flower's old interface."""
         make_messages_for(RUN_ID, message.metadata.dst_node_id)
         try:
             if is_of_old_interface(self.client):

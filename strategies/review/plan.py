@@ -126,7 +126,7 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return a strategy's first number of clients, and how many it then asks; None if its wrapper is made for these.
+    """Return the least number of clients, and how many the strategy then asks; None unless its wrapper expects more.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def buffers_of(own: Arrays) -> int:
 
 
 def fewest(claim: StatedClaim) -> Budget:
-    """Return the smallest budget whose trials can refute a claim if all guesses are right, as far as there is one.
+    """Return the smallest budget of trials that can refute a claim if all guesses are right; else the default.
 
     The weaker the claim is, the more trials have to be guessed without an error.
     """

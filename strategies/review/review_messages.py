@@ -115,7 +115,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
-    """Return why the clients could not be trained; empty where nobody tried."""
+    """Return the line on clients that were not seen in training, with the reason; empty where nobody tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)

@@ -146,7 +146,7 @@ def _refuse(_: object) -> NoReturn:
 
 @contextmanager
 def _caught_starts() -> Iterator[None]:
-    """Have every way to start a strategy report the start instead."""
+    """Make every way to start a strategy report the start instead of training."""
 
     def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
         raise _Started(strategy, args, kwargs)

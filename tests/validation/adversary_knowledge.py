@@ -120,7 +120,7 @@ def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -
 
 
 def _without_own(plan: AuditPlan, directory: Path) -> Floats:
-    """Return the log-odds of an insider who subtracts nothing, and to whom all the noise is noise of others."""
+    """Return the log-odds of an insider who subtracts no noise of its own, and takes all noise for that of others."""
     federation, mechanism = load_federation(plan.public), plan.public.mechanism
     assert isinstance(mechanism.noise, DistributedGaussian), "there is a share to subtract"
     whole = replace(plan.public, mechanism=replace(mechanism, noise=CentralGaussian(mechanism.noise.multiplier)))

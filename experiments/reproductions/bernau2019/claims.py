@@ -71,7 +71,7 @@ def _is_learned(played: PlayedData) -> PaperClaim:
 
 
 def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether attacks do no better than guessing where section 6 says so."""
+    """Yield the claims of section 6 that attacks do no better than guessing."""
     for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
         yield _claim(
             played, [run], statement="attacks do no better than guessing at this noise", where=run.setting.label,
@@ -81,7 +81,7 @@ def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether white-box access increases the AUC, but only slightly."""
+    """Yield the claim that white-box access increases the AUC, but only slightly."""
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
@@ -98,7 +98,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def trade(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield the AUC under local and central DP at the same accuracy, where section 6 makes a statement on it."""
+    """Yield the claims of section 6 on the AUC under local and central DP at the same accuracy."""
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
         return
@@ -114,7 +114,7 @@ def trade(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether both attacks stay above one half under less noise than section 5.2 names."""
+    """Yield the claim that both attacks stay above one half under less noise than section 5.2 names."""
     if played.data.study is not MembershipStudy.PURCHASES:
         return
     for attack in played.attacks:
@@ -130,14 +130,14 @@ def confidence_of_each(runs: int) -> float:
 
 
 def baseline_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether the black-box attack never leaves the baseline on COLLAB."""
+    """Yield the claim that the black-box attack never leaves the baseline on COLLAB."""
     if played.data.study is MembershipStudy.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
 
 def phi_at_chance(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
+    """Yield the claims on phi where the AUC reaches one half, as far as sections 5.1 and 5.4 print it."""
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
             found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)
@@ -170,7 +170,7 @@ def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
 
 
 def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
+    """Yield the claim that phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
 
     Levels without attack success or accuracy are not informative (`_is_spent`). They are counted among those that hold
     together.
@@ -220,7 +220,7 @@ _HIGHER_PHI = {
 
 
 def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether phi is higher, on average over levels, for the kind of privacy of which the paper says so."""
+    """Yield the claim that phi is higher, on average over levels, for the kind of privacy that the paper names."""
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
         return
@@ -237,7 +237,7 @@ def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
+    """Yield the claim that local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
 
     Levels at which both kinds of privacy leave a model that guesses are not informative. They are counted among those
     levels.
@@ -258,7 +258,7 @@ def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
+    """Yield the claim that models are surer of themselves at epsilon_i = 1 than at all other levels."""
     found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
         yield _claim(
@@ -282,7 +282,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
 
 
 def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield whether test accuracy ends at the share of the largest class."""
+    """Yield the claim that test accuracy ends at the share of the largest class."""
     if played.data.study is not MembershipStudy.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):

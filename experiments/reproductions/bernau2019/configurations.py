@@ -113,7 +113,7 @@ def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], in
 
 
 def _without_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
-    """Return the training settings of the others: a plain training in one place, with a few epochs a round."""
+    """Return the training settings without central DP: a plain training in one place, a few epochs a round."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

@@ -63,7 +63,7 @@ class PrintedGuarantee(NamedTuple):
 
 
 def _members_of(study: MembershipStudy, recipe: published.Recipe) -> int:
-    """Return n, as stated or, of Skewed Purchases alone, supposed."""
+    """Return the number n of training records: stated by the paper, or for Skewed Purchases alone supposed."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study
         return SUPPOSED_MEMBERS

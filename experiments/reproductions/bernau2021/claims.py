@@ -115,7 +115,7 @@ def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floa
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether dissimilar neighbours have larger sensitivities, with few outliers (section 6.1)."""
+    """Yield the claim that dissimilar neighbours have larger sensitivities, with few outliers (section 6.1)."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
@@ -132,7 +132,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
+    """Yield the claim that local sensitivities lie below the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
@@ -146,7 +146,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether beliefs stay within the limits of section 6.2."""
+    """Yield the claim that beliefs stay within the limits of section 6.2."""
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
         mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
@@ -156,7 +156,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
-    """Return the claim about how often a belief exceeds rho_beta, of a share that was counted.
+    """Return the claim that beliefs exceed rho_beta with probability at most delta, tested by the counted share.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
+    """Yield the claims on how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
@@ -232,7 +232,7 @@ def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
+    """Yield the claim that a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
     one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
     yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
@@ -241,7 +241,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the distances of the three empirical epsilons from the truth (section 6.3)."""
+    """Yield the claims on the distances of the three empirical epsilons from the truth (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
@@ -273,7 +273,7 @@ def _distance(found: Interval, truth: float) -> Interval:
 
 
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield whether the insider learns more than Yeom's adversary on the same trials, whose bound is loose (6.3)."""
+    """Yield the claims that the insider learns more than Yeom's adversary, whose bound is loose (section 6.3)."""
     for setting in settings.audit_settings([data]):
         found, trials = runs[setting], runs[setting].repetitions
         each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)

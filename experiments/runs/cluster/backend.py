@@ -213,7 +213,7 @@ class PoolGrid(GridAround):
         return self._pool.nodes_in_order()
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Have messages answered, and return their identifiers.
+        """Schedule messages for the clients to answer, and return the identifiers of the messages.
 
         Raises `FederationError` if there are no client processes.
 

@@ -29,7 +29,7 @@ _TARGETS, _INSIDERS = 1, 2
 
 
 def compartment_of(message: Message, context: Context) -> int:
-    """Return with whom a client may share a process: insiders and holders of secret bits are kept apart.
+    """Return the group whose clients may share a process with a client; insiders and holders of bits are kept apart.
 
     Objects of a finished call can survive in its process, where a later call finds them.
     """

@@ -97,7 +97,7 @@ class SharedCalls:
         self._shared: Mapping[int, SharedArray] = {}
 
     def add(self, messages: Mapping[str, Message]) -> None:
-        """Have messages answered.
+        """Schedule messages for the clients to answer.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class SharedCalls:
             self._changed.notify_all()
 
     def _see_to_lost(self, line: _Line, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Repeat lost calls, unless one was alone once too often; return whether the process is gone."""
+        """Repeat lost calls, except one that was lost alone too often; return whether the process is gone."""
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
             if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):
@@ -253,7 +253,7 @@ class SharedCalls:
             for call in calls:
                 call.deaths += 1
             words = f"{_DIED} (node {process.node.address})"
-        # Of what was sent, or came back, and could not be read it becomes known alone whose it was.
+        # A message that could not be read is attributed to its call only where that call was made alone.
         if is_alone and (calls[0].deaths > self._retries or not is_lost):
             self._settle([(calls[0].identity, CallError(words))])
             return is_lost

@@ -103,7 +103,7 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return the cause that the size of the noise follows from who took part, if it does."""
+    """Return the cause that the size of the noise depends on which clients took part, if it does."""
     parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
@@ -135,7 +135,7 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return shift over spread along a part of the difference, and the part's length; None without either."""
+    """Return shift over spread along a part of the difference, and the part's length; None if spread or length is 0."""
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
     spread, length = (

@@ -58,7 +58,7 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
-    """Return the direction in which each column is higher under D; nothing else matters of a column without errors."""
+    """Return the sign of each column's mean under D minus that under D'; a column without errors needs no more."""
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 

@@ -217,7 +217,7 @@ def _trials_words(attempt: DistinguisherTest) -> str:
 
 
 def could_find(result: ClaimAudit) -> float:
-    """Return the factor of missing Gaussian noise that the trials mostly find, in the scenarios followed farthest.
+    """Return the smallest factor of missing Gaussian noise that a test of the trials finds in most cases.
 
     It is at least 1, and infinite where these numbers of trials find none.
     """

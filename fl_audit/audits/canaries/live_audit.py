@@ -109,7 +109,7 @@ class LiveFinding:
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the claimed rounds are enough to find such a breach."""
+        """Whether the claimed number of rounds is enough to find the breach that `rounds_needed` is about."""
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
     @property

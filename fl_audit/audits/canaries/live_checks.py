@@ -42,7 +42,7 @@ from fl_audit.verdict.family import FAMILY_LEVEL
 
 @dataclass(frozen=True)
 class Dilution:
-    """The other updates that lie over the noise."""
+    """The spread that other updates add to the noise of the scores."""
 
     spread: float  # s, at least 0: the bound, or more where more is seen; infinite where no canary stands out
     # Whether canaries stand out less than the claimed noise and the bound explain: others' updates lie over them,
@@ -50,11 +50,11 @@ class Dilution:
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return the observable part of mu, above 0 and finite."""
+        """Return the mu that scores show under this spread, for a true mu above 0 and finite."""
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the mu whose observable part is given, above 0; infinite where no mu shows so much."""
+        """Return the true mu for the mu that scores show, above 0; infinite where no true mu shows so much."""
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
@@ -76,7 +76,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 
 
 def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> Dilution:
-    """Return the updates that lie over the noise.
+    """Return the spread that other updates add to the noise of the scores.
 
     They are taken as seen where the estimate of mu is so low that this happens in at most 1 in 1,000 trainings whose
     noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed

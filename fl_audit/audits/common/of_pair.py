@@ -53,7 +53,7 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason without an insider; with one, all values that it uses for the pair are public."""
+        """Return the reason where there is no insider, else an empty text: an insider uses public values alone."""
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:

@@ -127,7 +127,7 @@ class _Tradeoff:
         self.corners = np.unique(np.concatenate([[0.0], self._small[0], self._large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
-        """Return f at rates of false alarms."""
+        """Return the trade-off function f at rates of false alarms."""
         line = self._height - alarms
         small = np.where(alarms <= self._small[0][-1], np.interp(alarms, *self._small), line)
         large = np.where(alarms >= self._large[0][0], np.interp(alarms, *self._large, right=0.0), line)

@@ -301,7 +301,7 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
-    """Return everything of a section that is not on the page; empty if there is nothing."""
+    """Return the appendix's part of a section: everything that is not on the page; empty if there is nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [
