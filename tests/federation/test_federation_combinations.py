@@ -86,12 +86,10 @@ def _plan_or_reason(combination: Combination, records: Path) -> AuditPlan | str:
 
 def _named(mechanism: Mechanism, threat_model: ThreatModel) -> Named:
     """Return the parts of a mechanism and who attacks it, without what makes no difference."""
-    noise = mechanism.noise
-    which = getattr(noise, "scaling", None) or getattr(noise, "matrix", None)
     seen = threat_model.participation if mechanism.is_sampled else TargetsParticipation.SECRET
     known = threat_model.colluders > 0 and mechanism.clients_add_noise
-    kinds = (mechanism.contribution.kind, mechanism.clipping.kind, mechanism.participation.kind, noise.kind)
-    return (mechanism.adjacency, *kinds, which, threat_model.adversary, seen, known)
+    kinds = (mechanism.contribution.kind, mechanism.clipping.kind, mechanism.participation.kind, mechanism.noise.name)
+    return (mechanism.adjacency, *kinds, mechanism.scaling, threat_model.adversary, seen, known)
 
 
 def _mechanisms() -> Iterator[Mechanism]:
