@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.graph_records import comparable as comparable_graphs
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput
+from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput, width_of
 
 _SET = 4096
 """Places of the set of a text's tokens: of a larger vocabulary, ids that are equal modulo this share a place."""
@@ -58,14 +59,10 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
     records, name
         Records of named arrays, and the name of one of them.
     """
-    start = 0
-    for one in records.inputs:
-        part = records.features[:, start : start + one.width]
-        if one.name == name:
-            found = part.reshape(len(records), *one.shape)
-            return found.astype(np.int64) if one.is_whole else found
-        start += one.width
-    raise KeyError(name)
+    before = list(takewhile(lambda one: one.name != name, records.inputs))
+    one, start = records.inputs[len(before)], width_of(tuple(before))
+    found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
+    return found.astype(np.int64) if one.is_whole else found
 
 
 def comparable(records: Records) -> Records:

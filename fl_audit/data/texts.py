@@ -103,19 +103,12 @@ def _became(
     unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
     detail = f"{length} tokens of a vocabulary of {len(vocabulary.ids):,}; {cut:.0%} of the texts are longer and cut"
     detail += f", {unknown:.0%} of the tokens are unknown"
-    cautions = []
+    cautions, place = list[DataWarning](), f"column {settings.column}"
     if cut > _MANY:
-        cautions.append(
-            DataWarning(f"column {settings.column}: {cut:.0%} of the texts are longer than {length} tokens and are cut")
-        )
+        cautions.append(DataWarning(f"{place}: {cut:.0%} of the texts are longer than {length} tokens and are cut"))
     if unknown > _MANY:
-        name = settings.vocabulary.name if settings.vocabulary else ""
-        cautions.append(
-            DataWarning(
-                f"column {settings.column}: {unknown:.0%} of the tokens are in no line of {name}: is it of "
-                "another language or spelling?"
-            )  # fmt: skip
-        )
+        found = f"{place}: {unknown:.0%} of the tokens are in no line of {settings.vocabulary}"
+        cautions.append(DataWarning(f"{found}: is it of another language or spelling?"))
     return ColumnUse(settings.column, ColumnKind.TEXT, detail, odd=bool(cautions)), tuple(cautions)
 
 
@@ -244,7 +237,7 @@ def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]
 
 
 def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArray[np.generic]], name: str) -> None:
-    """Refuse a tokenizer that makes something else of a text where it is alone: other records then decide its tokens."""
+    """Refuse a tokenizer that makes something else of a text that is alone: other records then decide its tokens."""
     for place in range(min(_TRIED, len(texts))):
         alone = _arrays(tokenize([texts[place]]), name, 1)
         same = alone.keys() == arrays.keys()

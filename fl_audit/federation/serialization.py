@@ -14,6 +14,7 @@ from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.learning.frozen_cores import VggCore
+from fl_audit.learning.judgement import Judgement
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
@@ -51,6 +52,7 @@ class SentFederation:
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # this and core as of `LoadedFederation`
     spec: ModelSpec  # which model is trained, and on what
+    judged: Judgement  # what was found of it on records of the data
     core: VggCore | None
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # what stands in D' for the differing unit, for those who hold or know it
@@ -69,7 +71,7 @@ class SentFederation:
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, is_checked=True),
+                model=StackedModel.of(self.spec, judged=self.judged),
                 core=self.core,
                 user=self.user,
             )
@@ -111,6 +113,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         user=federation.user,
         victim=federation.victim,
         spec=federation.spec,
+        judged=federation.model.judgement,
         core=federation.core if federation.raw is not None else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),

@@ -70,6 +70,12 @@ def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in constants.items()}
 
 
+def constants_of(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the tensors of a module that are neither parameters nor buffers, as frozen ones are once set aside."""
+    for layer in module.modules():
+        yield from (value for value in vars(layer).values() if isinstance(value, Tensor))
+
+
 def check_outputs(
     module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
 ) -> None:
@@ -78,10 +84,9 @@ def check_outputs(
     Parameters
     ----------
     module, feature_shape, classes
-        The module, which is called on a few random examples; shape of one example, and number of classes.
+        The module, which is called on a few examples; shape of one example, and number of classes.
     records
-        Records of the data, (n, *shape), on which it is called too; random examples that it cannot read are then left
-        out, since it need not read any others. None for none.
+        Records of the data, (n, *shape), on which it is called in place of random examples; None for none.
 
     Raises
     ------
@@ -91,18 +96,10 @@ def check_outputs(
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
     more = torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source)
-    try:
-        _check_outputs(module, features, classes)
-        _refuse_another_in_training(module, more)
-    except InputError:
-        raise
-    except Exception:
-        if records is None:
-            raise
     if records is not None:
-        _check_outputs(module, records[:PROBE_EXAMPLES], classes)
-        _refuse_another_in_training(module, records[:_MODE_EXAMPLES])
-        more = records[:_MODE_EXAMPLES]
+        features, more = records[:PROBE_EXAMPLES], records[:_MODE_EXAMPLES]
+    _check_outputs(module, features, classes)
+    _refuse_another_in_training(module, more)
     _refuse_another_after_a_step(module, more, source)
 
 

@@ -11,6 +11,12 @@ from fl_audit.learning.model_faults import explained, raised_at
 from fl_audit.learning.module_checks import copied, without_hints
 
 _SUMS_TO_ONE = 1e-4
+_NARROW = (torch.bfloat16, torch.float16)
+NO_GRADIENT = (
+    "no trained parameter of the model has a gradient on records of the data, as behind torch.ao.quantization or "
+    "within torch.no_grad(), so nothing would be learned: accepted are trained layers of float32 whose outputs reach "
+    "the logits, so leave the quantisation out, or freeze what it changes and train others"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +44,16 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
         names layer and record, or says what is returned, and how to fix it.
     """
     subject = copied(module).eval()
-    last = list[nn.Module]()
-    for layer in subject.modules():
-        if not any(True for _ in layer.children()):
-            layer.register_forward_hook(lambda layer, given, found: last.append(layer))
+    last, narrow = list[nn.Module](), list[str]()
+    for path, layer in subject.named_modules():
+
+        def ends(layer: nn.Module, given: object, found: object, path: str = path) -> None:
+            if isinstance(found, Tensor) and found.dtype in _NARROW:
+                narrow.append(f"layer {path!r} ({type(layer).__name__}) in {str(found.dtype).removeprefix('torch.')}")
+            if not any(True for _ in layer.children()):
+                last.append(layer)
+
+        layer.register_forward_hook(ends)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints():
             outputs, alone = subject(records.features), subject(records.features[:1])
@@ -50,6 +62,8 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
         fault = explained(error, module, values, records.features, records.names)
         raise fault or InputError(f"the model fails on records of the data: it raised {raised_at(error)}") from error
     _require_logits(subject, outputs, alone, len(records.features), classes)
+    accepted = "accepted is float32 throughout, so leave out torch.autocast, .half() and .bfloat16()"
+    require(not narrow, f"the model computes {''.join(narrow[:1])}, whose gradients are off by 1e-3: {accepted}")
     return tuple(_cautions(outputs, last[-1] if last else None))
 
 
@@ -84,8 +98,9 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
     )
     require(
         outputs.requires_grad,
-        "the model's outputs have no gradient, as after .detach() or within torch.no_grad(), so nothing would be "
-        "learned: accepted are outputs that follow its trained parameters, so leave that out",
+        "the model's outputs have no gradient, as after .detach(), within torch.no_grad() or behind "
+        "torch.ao.quantization, so nothing would be learned: accepted are outputs that follow its trained parameters, "
+        "so leave that out",
     )
 
 

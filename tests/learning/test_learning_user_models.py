@@ -33,10 +33,10 @@ class Model(nn.Module):
 
 @dataclass
 class Answer:
-    """As models of the Hugging Face library answer."""
+    """As some models answer: what they return beside it has other names."""
 
     loss: Tensor | None
-    logits: Tensor
+    scores: Tensor
 
 
 Pair = namedtuple("Pair", ["hidden", "scores"])
@@ -109,6 +109,14 @@ def attentive(batch_first: bool) -> ServerRound:
     )
 
 
+@dataclass
+class Output:
+    """As models of the Hugging Face library answer."""
+
+    loss: Tensor | None
+    logits: Tensor
+
+
 RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
     "dense": (dense, rows(8)),
     "tokens": (lookup(60), tokens()),
@@ -126,6 +134,8 @@ RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
     "RNN cell": (step_by_step(nn.RNNCell), rows(5, 2)),
     "attention": (attentive(True), rows(5, 2)),
     "weight normalisation": (normed(nn.utils.parametrizations.weight_norm), rows(8)),
+    "logits among other things": (lambda: returning(lambda found: Output(None, found))(), rows(8)),
+    "a dictionary with logits": (lambda: returning(lambda found: {"loss": None, "logits": found})(), rows(8)),
 }
 
 
@@ -144,7 +154,9 @@ def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str)
         nn.utils.vector_to_parameters(weights, module.parameters())
         total, whole = torch.zeros_like(weights), torch.zeros_like(weights)
         for record, label in zip(records, labels, strict=True):
-            loss = nn.functional.cross_entropy(module(record.unsqueeze(0)), label.unsqueeze(0))
+            answer = module(record.unsqueeze(0))
+            answer = answer["logits"] if isinstance(answer, dict) else getattr(answer, "logits", answer)
+            loss = nn.functional.cross_entropy(answer, label.unsqueeze(0))
             gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
             total += gradient * min(1.0, 0.3 / float(gradient.norm()))
             whole += gradient
@@ -173,7 +185,7 @@ def bare() -> nn.Module:
 ANSWERS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "tuple": (lambda found: (found, found.mean(1)), "a tuple: return the logits alone"),
     "list": (lambda found: [found.mean(1), found], "a list"),
-    "dictionary": (lambda found: {"loss": None, "logits": found}, "a dict"),
+    "dictionary": (lambda found: {"loss": None, "scores": found}, "a dict"),
     "dataclass": (lambda found: Answer(None, found), "an Answer"),
     "named tuple": (lambda found: Pair(found.mean(1), found), "a Pair"),
 }
