@@ -87,18 +87,27 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
             handle.remove()
 
 
-def with_plain_attention(module: nn.Module) -> None:
-    """Have models of transformers compute their attention by plain products, which run example by example.
+def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
+    """Return the named arrays that a module is given by `give_named`; none where it is not."""
+    found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _Named))
+    return next(found, ())
 
-    Others of its forms have no rule for `torch.func.vmap`, which then runs one example after the other.
+
+def with_plain_attention(module: nn.Module) -> None:
+    """Have attention be computed by plain products of padded tensors, which run example by example.
+
+    Other forms of it have no rule for `torch.func.vmap`, which then runs one example after the other, or not at all.
 
     Parameters
     ----------
     module
-        The module, in which nothing but that choice is changed.
+        The module, in which nothing but that choice of the libraries is changed.
     """
     for part in _choosers(module):
         getattr(part, _CHOOSES)("eager")
+    for layer in module.modules():
+        if isinstance(layer, nn.TransformerEncoder):
+            layer.enable_nested_tensor = layer.use_nested_tensor = False
 
 
 def read_logits(module: nn.Module) -> None:
