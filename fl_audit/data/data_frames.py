@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.columns import Encoded, Origin, check_classes, described_names, drop_remedy, encode_column
+from fl_audit.data.columns import TEXT_HINT, Encoded, Origin, check_classes, described_names, drop_remedy, encode_column
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 from fl_audit.data.missing_values import words_among_numbers
@@ -241,8 +241,10 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
     lacking = "without it no column is left to learn from"
     if remedy is None:
+        hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
         return InputError(
             f"{reason}, and {lacking}: accepted is a table with a column of numbers, or of few words, beside the label"
+            f"{hint}"
         )
     rest = [one for one in refused if one is not error]
     remedies = (remedy, *((Remedy("drop", tuple(sorted(_drops(rest)))),) if rest else ()))

@@ -32,9 +32,8 @@ _CONTINUES = "##"
 _TRIED = 2  # texts that a tokenizer is given alone
 _MANY = 0.2  # share of texts that are cut, or of tokens that are unknown, from which a person should look
 _WAYS = (
-    'accepted is one of vocabulary = "vocab.txt", a public file of one token a line, and '
-    'tokenizer = "module:function", your own; no vocabulary is built from the records, since its words would tell of '
-    "them"
+    "accepted is one of vocabulary in [data], a public file of one token a line, and tokenizer in [data], your own "
+    "package.module:function; no vocabulary is built from the records, since its words would tell of them"
 )
 
 
@@ -49,7 +48,9 @@ class TextSettings:
 
     def __post_init__(self) -> None:
         given = [name for name in ("vocabulary", "tokenizer") if getattr(self, name) is not None]
-        found = f"text is {self.column!r} in [data], and {' and '.join(given) if given else 'neither of the two'} given"
+        found = f"text is {self.column!r} in [data], and nothing says how it becomes tokens"
+        if given:
+            found = f"text is {self.column!r} in [data] with both vocabulary and tokenizer"
         require(len(given) == 1, f"{found}: {_WAYS}")
         own = f"tokens is {self.tokens} in [data] with tokenizer = {self.tokenizer!r}, which decides the length itself"
         require(self.tokenizer is None or self.tokens is None, f"{own}: leave tokens out")

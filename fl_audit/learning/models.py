@@ -18,6 +18,7 @@ from fl_audit.learning.model_faults import raised_at
 from fl_audit.learning.model_inputs import MeanEmbedding, give_named, read_logits, with_plain_attention
 from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
+from fl_audit.learning.names import MEAN_EMBEDDING
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
 from fl_audit.randomness import Purpose, generator
 
@@ -82,8 +83,6 @@ def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     return glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
 
 
-MEAN_EMBEDDING = "mean-embedding"
-"""The built-in model of texts: a vector for each token, their mean, and a dense layer."""
 _BUILT_IN: dict[str, _Factory] = {
     "logistic": _dense(),
     "adult-mlp": _dense(6, 6),  # 104-6-6-2 on Adult (Bernau et al. 2021, section 6)

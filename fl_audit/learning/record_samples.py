@@ -77,7 +77,5 @@ def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> Non
                 f"layer that holds it: {_ACCEPTED}"
             )
         last = found[-1] if isinstance(found, list) else found
-        said = (
-            f"Opacus forms {len(last)} gradients of parameter {name!r} for {records} records, which share what it does"
-        )
+        said = f"Opacus forms {len(last)} gradients of parameter {name!r} for {records} records, which share it"
         require(len(last) == records, f"{said}: {_ACCEPTED}")
