@@ -70,6 +70,13 @@ def init(
         bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
     ] = False,
     unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False,
+    text: Annotated[str | None, option("COLUMN", "Column of text that a model of text learns from.")] = None,
+    vocabulary: Annotated[str | None, option("FILE", "Public file of one token a line, for a text.")] = None,
+    tokenizer: Annotated[str | None, option("MODULE:NAME", "Your own function in its place.")] = None,
+    tokens: Annotated[int | None, option("N", "Length of every text in tokens.  [default: 128]")] = None,
+    model: Annotated[
+        str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
+    ] = None,
     clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None,
     rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None,
     belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None,
@@ -123,9 +130,10 @@ def init(
     # No word is needed for empty cells, and None means that no record is left out.
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
+    table |= {"text": text, "vocabulary": vocabulary, "tokenizer": tokenizer, "tokens": tokens}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
     wishes = late.new_config.ConfigRequest(
-        data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy
+        data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy, model
     )
     with at_work("loading the data, accounting the guarantee"):
         text, notes = late.new_config.config_or_remedies(wishes, place)

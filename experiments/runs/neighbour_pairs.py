@@ -85,6 +85,7 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
             f"with local-randomizer = '{local_randomizer}', after which no record is what it was: leave it out",
         ),
         (not records.graphs, "and the records are graphs, of which none can be crafted: leave it out"),
+        (not records.inputs, "and the records are texts, of which none can be crafted: leave it out"),
         (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
     ):
         require(fits, f"neighbour is '{choice}' in [audit] {said}")

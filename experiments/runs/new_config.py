@@ -25,6 +25,7 @@ from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.planned import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
+from fl_audit.learning.names import MEAN_EMBEDDING
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
@@ -44,6 +45,7 @@ _ALSO = {
 TABLE_OPTIONS = (
     *("owner", "user", "user-across-clients", "drop", "missing", "separator", "decimal", "encoding", "skip-lines"),
     *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
+    *("text", "vocabulary", "tokenizer", "tokens"),
 )
 """Settings of [data] that are options of `init`."""
 _NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
@@ -76,6 +78,7 @@ class ConfigRequest:
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
     adjacency: str | None = None  # relation between neighbours; None follows from users and strategy
     strategy: str | None = None  # training of the clients; None follows from the adjacency
+    model: str | None = None  # name of the model; None is a built-in one for the kind of records
 
 
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -176,8 +179,9 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     plan = resolve(parse_config(values))
     require_playable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
-    if "path" in values["data"]:
-        values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
+    for key in ("path", "vocabulary"):
+        if key in values["data"]:
+            values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
     records, halved = plan.public.records, "half of them, so that the others can stand for the population"
@@ -234,7 +238,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
         "data": {**data, "records": records, **clients},
-        "model": {"name": "logistic"},
+        "model": {"name": _model(wishes, data)},
         "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
             wishes.target: wishes.value,
@@ -247,6 +251,17 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
         "audit": {"trials": wishes.trials or _FEWEST_TRIALS, "neighbour": "most-dissimilar", "view": "update"},
         "run": {"device": "cpu"},
     }
+
+
+def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
+    """Return the name of the model: one that is said, or the built-in one for a table or a text."""
+    if wishes.model is not None:
+        return wishes.model
+    if "text" not in data:
+        return "logistic"
+    said = f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
+    require("vocabulary" in data, f"{said}: accepted is --model package.module:factory")
+    return MEAN_EMBEDDING
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
@@ -269,6 +284,8 @@ def _training(strategy: str) -> dict[str, Any]:
 def _data(wishes: ConfigRequest) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
+    if "vocabulary" in table:
+        table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
     if name.startswith(PREFIX):
         return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
     if name not in _OF_FILES:

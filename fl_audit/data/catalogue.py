@@ -86,14 +86,16 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
     return late.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
 
 
-_TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique")
+_TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
+_TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """How the name of a data set of the hub begins."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey"
+    "test-split, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
+    "vocabulary, tokenizer, tokens"
 )
 
 
@@ -109,13 +111,15 @@ _CATALOGUE: Mapping[str, _Entry] = {
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
-        "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique",
+        "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique, text, "
+        "vocabulary, tokenizer, tokens",
         _csv,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
     "npz": _Entry(
-        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner, user, axes",
+        "your NumPy archive with x, y and optionally x_test, y_test, or labels and named inputs of a model: options "
+        "path and optionally owner, user, axes",
         _npz,
         required=("path",),
         optional=("owner", "user", "axes"),

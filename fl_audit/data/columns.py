@@ -324,7 +324,9 @@ def _levels(
     dates = f"{file}: column {name} holds dates, such as {first!r}"
     require(not are_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
     own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
-    useless = f"it is an identifier or free text, from which nothing can be learned: leave it out with {drop}"
+    useless = (
+        f"it is an identifier or free text, from which no table can learn: leave it out with {drop}{_hint(values)}"
+    )
     require(len(values) < ENOUGH_TO_TELL or len(levels) < len(values), f"{own}: {useless}", drop)
     if len(levels) > max_levels:
         more = Remedy("max-levels", len(levels))
@@ -334,7 +336,7 @@ def _levels(
             up_to = f"in {repeats.rows:,} records, up to {repeats.most:,} each"
             remedy = f"if it says whom each record is about, name it with {user}; else {drop} or {more}"
             raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (user,), (drop, more))
-        remedy = f"leave the column out with {drop}, or allow for them with {more}"
+        remedy = f"leave the column out with {drop}, or allow for them with {more}{_hint(values)}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)
     alone = f"{first[:20]} in every record, so always 1" if len(levels) == 1 else ""
@@ -342,6 +344,14 @@ def _levels(
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
     return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail, odd=bool(alone)), features)
+
+
+TEXT_HINT = "text in [data] names a column of text that a model of text learns from"
+
+
+def _hint(values: NDArray[np.str_]) -> str:
+    """Return how a column is read as text, as the end of a message; nothing where most cells are single words."""
+    return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 
 def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:

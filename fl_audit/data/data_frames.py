@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,81 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.columns import (
-    DECIMAL_MARKS,
-    DEFAULT_MAX_LEVELS,
-    Encoded,
-    Origin,
-    check_classes,
-    described_names,
-    drop_remedy,
-    encode_column,
-)
+from fl_audit.data.columns import TEXT_HINT, Encoded, Origin, check_classes, described_names, drop_remedy, encode_column
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
 from fl_audit.data.missing_values import words_among_numbers
 from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning, Identifier, Source, side_by_side
+from fl_audit.data.table_settings import TableSettings
+from fl_audit.data.texts import EncodedTexts, encode_texts
 from fl_audit.data.warnings import cautions, header_warnings, one_spelling
 from fl_audit.errors import InputError, Remedy, require
 
-WHITESPACE = "whitespace"
-"""The separator of tables whose cells stand between any number of spaces and tabs."""
-_SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
 _LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
 _CLASSES_NAMED = 5
-_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
-
-
-@dataclass(frozen=True)
-class TableSettings:
-    """How a table is read; `InputError` if separator or decimal is no such mark, or the owner is dropped."""
-
-    label: str  # name of the label column: whole numbers or words
-    drop: tuple[str, ...] = ()  # names of columns that are left out
-    separator: str | None = None  # the character between cells, or `WHITESPACE`; None is to be found
-    # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
-    # also NA and null, are what they are. None: a missing value is refused.
-    missing: tuple[str, ...] | None = None
-    max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
-    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
-    owner: str | None = None
-    # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
-    user: str | None = None
-    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
-    encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
-    ignore_case: bool = False  # whether words that differ by case or spaces only are one
-    unique: bool = False  # whether records that repeat another one in every column are left out
-    skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
-    sheet: str | None = None  # name of the sheet of a workbook; None where only one holds anything
-
-    def __post_init__(self) -> None:
-        mark = _SEPARATOR_WORDS.get(self.separator or "", self.separator)
-        object.__setattr__(self, "separator", mark)
-        plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
-        accepted = f"accepted is one character, such as ',' or ';', the tab '\\t', or '{WHITESPACE}'"
-        require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
-        is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
-        require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
-        for what in ("owner", "user"):
-            name = getattr(self, what)
-            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
-
-    @property
-    def unusual(self) -> tuple[Remedy, ...]:
-        """The settings that say how a file is written, where it is not written as usual."""
-        found = {key: getattr(self, key) for key in _USUAL}
-        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
-
-    @property
-    def kept(self) -> list[str]:
-        """The columns that say what a record is, and are never left out: the label, owner and user if there are any."""
-        return [*dict.fromkeys(name for name in (self.label, self.owner, self.user) if name is not None)]
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
-        given = {name.replace("-", "_"): value for name, value in options.items()}
-        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
 
 def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
@@ -111,13 +48,14 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     beside = f"the label {label!r}"
-    for what, column in (("owner", settings.owner), ("user", settings.user)):
+    for what, column in (("owner", settings.owner), ("user", settings.user), ("text", settings.text)):
         require(column != label, f"{what} is {column!r}, the label column: accepted are other columns")
         if column is not None and column not in columns:
             raise InputError(f"{path} has no {what} column {column!r}: {_near(column, columns)}{listed}")
         beside += "" if column is None else f" and the {what} {column!r}"
-    frame = frame.drop(columns=list(settings.drop))
-    require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
+    frame = frame[settings.kept] if settings.text is not None else frame.drop(columns=list(settings.drop))
+    is_enough = settings.text is not None or len(frame.columns) > len(settings.kept)
+    require(is_enough, f"{path} has no column beside {beside}: at least 1 is needed")
     require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
     return frame
 
@@ -176,13 +114,23 @@ def source_of_frames(
     users, user_use = _persons(joint, origin, settings.user, ColumnKind.USER)
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnKind.OWNER)
     owner_use = user_use | owner_use
-    found = identifiers(joint, label, settings.owner, settings.user)
+    text = settings.of_text
+    table = joint if text is None else joint.drop(columns=[text.column])
+    found = identifiers(table, label, settings.owner, settings.user)
     persons = most_personal(found, settings.user or settings.owner)
-    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings, persons)
+    encoded: list[Encoded] | list[EncodedTexts]
+    if text is None:
+        encoded = _encode(table.drop(columns=[label, *owner_use]), origin, settings, persons)
+    else:
+        encoded = [encode_texts(joint[text.column].astype(str).tolist(), text, str(paths[0]))]
     features = np.concatenate([column.features for column in encoded], axis=1)
-    pool = build_records(features[:train], codes, classes, paths[0], owners, users)
-    test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
-    description = f"{title} {paths[0].name}, {train:,} records, {features.shape[1]} features, {classes} classes"
+    inputs = tuple(one for column in encoded if isinstance(column, EncodedTexts) for one in column.inputs)
+    pool = build_records(features[:train], codes, classes, paths[0], owners, users, inputs)
+    test = None
+    if test_codes is not None:
+        test = build_records(features[train:], test_codes, classes, paths[-1], inputs=inputs)
+    width = f"{features.shape[1]} features" if text is None else f"text of column {text.column}"
+    description = f"{title} {paths[0].name}, {train:,} records, {width}, {classes} classes"
     if settings.unusual:
         description += f"; read with {', '.join(str(one).removesuffix(' in [data]') for one in settings.unusual)}"
     if read > complete:
@@ -195,13 +143,13 @@ def source_of_frames(
         *(column.use for column in encoded),
         *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
     )
-    placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
+    placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded if text is None)
     warned += (caution for column in encoded for caution in column.cautions)
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     repeats = repeats if settings.user is None else 0
-    warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
+    warned += cautions(table, label, features, repeats, [*owner_use, *(one.name for one in found)])
     source = Source(name, pool, test, description, uses, placed, cautions=tuple(warned), found=settings.unusual)
-    possible = possible_identifiers(joint, label, settings.user or settings.owner, found)
+    possible = possible_identifiers(table, label, settings.user or settings.owner, found)
     classes_named = tuple(map(str, np.unique(labels)))
     return replace(source, class_names=classes_named, identifiers=found, possible_identifiers=possible)
 
@@ -293,8 +241,10 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
     lacking = "without it no column is left to learn from"
     if remedy is None:
+        hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
         return InputError(
             f"{reason}, and {lacking}: accepted is a table with a column of numbers, or of few words, beside the label"
+            f"{hint}"
         )
     rest = [one for one in refused if one is not error]
     remedies = (remedy, *((Remedy("drop", tuple(sorted(_drops(rest)))),) if rest else ()))

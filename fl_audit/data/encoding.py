@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.records import Records, Source, TableColumn
 from fl_audit.errors import InputError, require
+from fl_audit.learning.named_inputs import NamedInput
 
 
 def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats | None]:
@@ -96,12 +97,13 @@ def build_records(
     path: Path,
     owners: Owners = UNKNOWN_OWNERS,
     users: Owners = UNKNOWN_OWNERS,
+    inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
     """Return `Records`, with the file's name before any complaint.
 
     Parameters
     ----------
-    features, labels, classes, owners, users, path
+    features, labels, classes, owners, users, inputs, path
         As `Records` takes them, and the file that they come from.
 
     Raises
@@ -110,8 +112,8 @@ def build_records(
         Where `Records` does.
     """
     try:
-        user = {"user": users.codes, "users": users.names}
-        return Records(features, labels, classes, *owners, **user)  # type: ignore[arg-type]
+        more = {"user": users.codes, "users": users.names, "inputs": inputs}
+        return Records(features, labels, classes, *owners, **more)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -159,8 +161,7 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
     """
-    kind = "graphs" if source.pool.graphs else "sequences" if source.is_sequence else "images"
-    require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
+    require(source.is_table, f"records of {source.name} are {source.kind}: accepted with attack attribute are tables")
     if named is not None:
         column = _named_column(source, named)
         return _with_prior(column, _values_of(source, column), outside)

@@ -200,6 +200,22 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
             return np.asarray(found[which])
 
 
+def archive_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the arrays of a NumPy archive; none of a file of one array alone.
+
+    Raises
+    ------
+    InputError
+        If the file is no such file, or is damaged.
+    """
+    with _arrays_readable(path):
+        found = np.load(path, allow_pickle=False, mmap_mode="r")
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            return ()
+        with found:
+            return tuple(found.files)
+
+
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     """Return those arrays of a NumPy archive (.npz) that are among `keys`.
 

@@ -13,11 +13,12 @@ from datasets import Image as ImageFeature
 from flwr_datasets import FederatedDataset
 
 from fl_audit.data.columns import check_classes, described_names, drop_remedy
-from fl_audit.data.data_frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.missing_values import without_words, words_gone
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 if TYPE_CHECKING:
@@ -43,14 +44,18 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
         `subset`, where there are several; `split` that training sets are drawn from, if not `train`; `test-split`, if
         not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
     """
-    table, images = TableSettings.of(options), ImageSettings.of(options)
+    table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
     columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
     pictures = [column for column, feature in columns if isinstance(feature, ImageFeature)]
     drop = Remedy("drop", tuple(pictures[1:]))
     accepted = f"accepted is one; {drop} keeps the first"
-    require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}", drop)
-    if pictures:
+    require(
+        len(pictures) <= 1 or table.text is not None,
+        f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}",
+        drop,
+    )
+    if pictures and table.text is None:
         return _of_pictures(pictures[0], parts, table, images)
     written = [chosen_columns(_frame(data, table.drop), path, table) for path, data in parts]
     frames = [without_words(frame, table.missing or ()) for frame in written]
@@ -137,7 +142,7 @@ def _of_pictures(
         for kind, name in named.items()
     }
     features, became = image_features(_opened(parts, column), images)
-    pool = build_records(features[: len(codes)], codes, classes, path, *told.values())
+    pool = build_records(features[: len(codes)], codes, classes, path, told[ColumnKind.OWNER], told[ColumnKind.USER])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
     left_out = [name for name in parts[0][1].column_names if name not in (column, *table.kept)]
     uses = (

@@ -8,7 +8,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.arrays import Floats, Integers
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
-from fl_audit.data.graph_records import comparable
+from fl_audit.data.named_arrays import comparable
 from fl_audit.data.names import RANKED as RANKED
 from fl_audit.data.names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.partition import users_of

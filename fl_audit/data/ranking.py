@@ -13,7 +13,7 @@ import numpy as np
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data import dissimilarity as measures
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
-from fl_audit.data.graph_records import comparable
+from fl_audit.data.named_arrays import comparable
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 

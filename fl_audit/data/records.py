@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fl_audit.adjacency import CraftedRecord
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.errors import InputError, Remedy, as_whole, require, require_number
+from fl_audit.learning.named_inputs import TOKENS, NamedInput, width_of
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
@@ -39,6 +40,9 @@ class Records:
     # several records, and an owner records of many users.
     user: Integers | None = None
     users: tuple[str, ...] = ()  # names of the users, also of those without a record; empty if they are unknown
+    # The named arrays of which a record is made, such as token ids, one after the other in its features; empty where a
+    # model is given the features as they are.
+    inputs: tuple[NamedInput, ...] = ()
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
@@ -49,6 +53,10 @@ class Records:
                 raise InputError("features are no array of numbers: accepted are real numbers") from error
         object.__setattr__(self, "labels", as_whole("labels", self.labels))
         _check_labelled(self.features, self.labels, self.classes)
+        if self.inputs:
+            found, width = f"features have shape {self.features.shape}", width_of(self.inputs)
+            fits = self.features.shape[1:] == (width,)
+            require(fits, f"{found}: accepted is (n, {width}), the named arrays of a record in a row")
         object.__setattr__(self, "owner", self._checked_codes("owner", self.owner, self.owners))
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
@@ -81,7 +89,7 @@ class Records:
             self.check_index(index)
         owner, user = (None if one is None else one[chosen] for one in (self.owner, self.user))
         features, labels = self.features[chosen], self.labels[chosen]
-        return Records(features, labels, self.classes, owner, self.owners, self.graphs, user, self.users)
+        return Records(features, labels, self.classes, owner, self.owners, self.graphs, user, self.users, self.inputs)
 
     def without(self, index: int) -> "Records":
         """Return all records but the one at `index`, in order; `InputError` if it is out of range or the only one."""
@@ -102,6 +110,7 @@ class ColumnKind(StrEnum):
     OWNER = "owner"
     USER = "user"
     IMAGE = "image"
+    TEXT = "text"
     DROPPED = "dropped"
 
 
@@ -216,8 +225,16 @@ class Source:
 
     @property
     def is_table(self) -> bool:
-        """Whether records are rows of columns, and neither images nor graphs."""
-        return len(self.pool.shape) == 1 and self.flat_image is None and not self.pool.graphs
+        """Whether records are rows of columns, and neither images nor graphs nor texts."""
+        is_row = len(self.pool.shape) == 1 and self.flat_image is None
+        return is_row and not self.pool.graphs and not self.pool.inputs
+
+    @property
+    def kind(self) -> str:
+        """What records are that are no table, in a word."""
+        if self.pool.inputs:
+            return "texts" if any(one.name == TOKENS for one in self.pool.inputs) else "named arrays"
+        return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
@@ -293,7 +310,7 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
         The record, and records of the same shape and classes; `InputError` if it is of another one.
     """
     features = _features(crafted, like.shape)[np.newaxis]
-    return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs)
+    return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)
 
 
 def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> Floats32:

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
-from fl_audit.data.data_frames import WHITESPACE, TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
 from fl_audit.data.missing_values import words_gone
 from fl_audit.data.records import DataWarning, Source
+from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy, first_line, require
@@ -42,7 +43,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
         As for `resolve`, a `path`, plain or gzipped, and, if there is one, a `test-path` to official test records with
         the same columns; and how the files are read, as in `TableSettings`.
     """
-    settings = TableSettings.of(options)
+    settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
     names = (*settings.kept, *settings.drop)
     written = (settings.encoding, settings.separator, names, settings.skip_lines, settings.sheet)
@@ -50,13 +51,18 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
-        found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
+        found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=_words_of(settings)), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
     frames = [_with_exact_codes(frame, text, settings) for frame, text in zip(frames, texts, strict=True)]
     source = source_of_frames(frames, paths, found, "csv", texts[0].title, _missing_words(frames, texts, found))
     above = (*texts[0].doubts, *header_warnings(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
     return replace(source, cautions=(*above, *source.cautions))
+
+
+def _words_of(settings: TableSettings) -> list[str]:
+    """Return the columns in which no number is looked for."""
+    return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:

@@ -67,4 +67,4 @@ def model_for(name: str, records: Records) -> ModelSpec:
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")
-    return ModelSpec(name, core_shape(name, records.shape), records.classes)
+    return ModelSpec(name, core_shape(name, records.shape), records.classes, records.inputs)

@@ -22,7 +22,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.names import InitialWeights as InitialWeights
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.models import initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.randomness import Purpose, generator
 
@@ -43,7 +43,7 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
     seed, trials
         Public seed of what is drawn, and numbers of the trials.
     """
-    spec = ModelSpec(federation.public.model, federation.model.feature_shape, federation.classes)
+    spec = federation.spec
     match kind:
         case InitialWeights.DRAWN:
             return initial_models(spec, seed, trials)
@@ -74,7 +74,7 @@ def _pretrained(public: Federation, seed: int) -> Tensor:
     """Return weights (1, parameters) after training on public records, by Adam, without any privacy."""
     federation = load_federation(public)
     examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
-    spec = ModelSpec(public.model, federation.model.feature_shape, federation.classes)
+    spec = federation.spec
     models, state = initial_models(spec, seed, [0]).to(examples.features.device), OptimizerState()
     for number in range(_STEPS):
         batch = examples.take(draw.integers(examples.count, size=min(_BATCH, examples.count)))

@@ -21,6 +21,8 @@ from fl_audit.federation.federation_records import outside_of, shards_of, split_
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.probe_records import probe_records
 from fl_audit.learning.frozen_cores import VggCore, load_core
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 from fl_audit.torch_device import settle_device
@@ -78,11 +80,17 @@ class LoadedFederation:
     model: StackedModel  # the model, run in all trials at once
     core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
     user: Integers | None = None  # number of the user of each record of D, (n,); None where users are no units
+    inputs: tuple[NamedInput, ...] = ()  # the named arrays that a record is made of; empty where it is read as it is
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
     # Number of the federation in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
     _raw: dict[int, Floats32] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Which model is trained, and on what."""
+        return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
 
     @property
     def unit(self) -> Unit:
@@ -382,6 +390,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         model=model,
         core=core,
         user=user,
+        inputs=split.inside.inputs,
         raw=None if public.local_randomizer is None else RawRecords(inside, replacement),
     )
 

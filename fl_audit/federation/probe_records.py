@@ -6,7 +6,9 @@ import numpy as np
 import torch
 
 from fl_audit.arrays import Integers
+from fl_audit.data.named_arrays import array_of
 from fl_audit.data.records import Records, Source
+from fl_audit.learning.named_inputs import MASK
 from fl_audit.learning.output_checks import ProbeRecords
 
 _SPREAD = 16  # records from the first to the last
@@ -19,7 +21,8 @@ _ENDS = 8  # of records with more numbers so many that hold the largest numbers 
 def probe_records(source: Source) -> ProbeRecords:
     """Return records that show what a data set has: some from first to last, and those with the extreme numbers.
 
-    Whoever looks up numbers, such as the tokens of a text, is so asked for the largest that occurs anywhere.
+    Whoever looks up numbers, such as the tokens of a text, is so asked for the largest that occurs anywhere. Of texts
+    those with the most and the least padding come first.
 
     Parameters
     ----------
@@ -40,5 +43,15 @@ def _chosen(records: Records) -> Integers:
         extreme = np.concatenate([numbers.argmax(0), numbers.argmin(0)])
     else:
         extreme = np.concatenate([numbers.max(1).argsort()[-_ENDS:], numbers.min(1).argsort()[:_ENDS]])
-    # The first are those that a model is tried on where it is tried on few.
-    return np.concatenate([spread, np.setdiff1d(extreme, spread)])
+    # The first are those that a model is tried on where it is tried on few: of texts the shortest and the longest.
+    first = _shortest_and_longest(records)
+    rest = np.setdiff1d(spread, first)
+    return np.concatenate([first, rest, np.setdiff1d(extreme, np.concatenate([first, rest]))])
+
+
+def _shortest_and_longest(records: Records) -> Integers:
+    """Return a record with the most padding and one with the least; none where nothing says what is padding."""
+    if not any(one.name == MASK for one in records.inputs):
+        return np.empty(0, dtype=np.int64)
+    lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)
+    return np.unique([int(lengths.argmin()), int(lengths.argmax())])

@@ -14,6 +14,7 @@ from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.learning.frozen_cores import VggCore
+from fl_audit.learning.judgement import Judgement
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
@@ -49,9 +50,9 @@ class SentFederation:
     shards: Integers  # indices of D, client after client: the division of D is public
     sizes: Integers  # how many of them each client has
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
-    victim: int  # this, classes and core as of `LoadedFederation`
-    classes: int
-    feature_shape: tuple[int, ...]  # of one example, as the model reads it
+    victim: int  # this and core as of `LoadedFederation`
+    spec: ModelSpec  # which model is trained, and on what
+    judged: Judgement  # what was found of it on records of the data
     core: VggCore | None
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # what stands in D' for the differing unit, for those who hold or know it
@@ -68,8 +69,9 @@ class SentFederation:
                 shards=tuple(np.split(self.shards, np.cumsum(self.sizes)[:-1])),
                 victim=self.victim,
                 held_out=None,
-                classes=self.classes,
-                model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes), is_checked=True),
+                classes=self.spec.classes,
+                inputs=self.spec.inputs,
+                model=StackedModel.of(self.spec, judged=self.judged),
                 core=self.core,
                 user=self.user,
             )
@@ -110,8 +112,8 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         sizes=np.array([len(shard) for shard in federation.shards]),
         user=federation.user,
         victim=federation.victim,
-        classes=federation.classes,
-        feature_shape=federation.model.feature_shape,
+        spec=federation.spec,
+        judged=federation.model.judgement,
         core=federation.core if federation.raw is not None else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),

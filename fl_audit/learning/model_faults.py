@@ -17,7 +17,9 @@ from torch.func import functional_call
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError
+from fl_audit.learning.model_inputs import inputs_of
 from fl_audit.learning.module_checks import copied, said, without_hints
+from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_layers import is_plain
 
 _OUR_DIRECTORY = Path(__file__).parent
@@ -111,9 +113,11 @@ def explained(
     if place is None:
         is_known = any(words in str(error) for words in _UNDER_VMAP)
         return refusal(error, shape) if is_known or _is_theirs(error) else None
-    fix, where = _fix(place, shape), _line_of(place.error)
+    inputs = inputs_of(module)
+    fix, where = _fix(place, shape, inputs), _line_of(place.error)
     if fix is None:
-        what, fix = f"raised {raised_at(place.error)}", f"accepted is a model that reads float32 records of {shape}"
+        named = f"takes {', '.join(one.name for one in inputs)}" if inputs else f"reads float32 records of {shape}"
+        what, fix = f"raised {raised_at(place.error)}", f"accepted is a model that {named}"
     else:
         what = f"cannot use what it is given{where}"
     return InputError(f"the model fails on {place.record or 'several records together'}: {place.words} {what}: {fix}")
@@ -130,10 +134,21 @@ def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
     if isinstance(error, InputError):
         return error
     fix = next((fix for words, fix in _UNDER_VMAP.items() if words in str(error)), None)
+    frames = traceback.extract_tb(error.__traceback__)
+    if fix is _BRANCHES and any("transformers" in Path(one.filename).parts for one in frames):
+        fix = (
+            "the library asks for a number of Python in its own code, as for the padding mask of some models, which "
+            "torch.func.vmap cannot do: accepted are models whose attention takes a mask of four axes, such as BERT, "
+            "DistilBERT, RoBERTa, ELECTRA, GPT-2, Llama and the encoder of T5"
+        )
     why = f" ({said(error)}): accepted are modules for torch.func.vmap" if fix is None else f": {fix}"
     return InputError(f"the model cannot be run example by example on features of shape {shape}{why}")
 
 
+_SEQUENCE = (
+    'records of two axes are taken for pictures of one channel: axes = "sequence" in [data] of an archive leaves that '
+    "axis out, or call .squeeze(1)"
+)
 _RANDOM = "it draws random numbers, which no party could recompute: remove the draw"
 _BRANCHES = (
     "it asks a tensor for a number of Python, by .item(), float() or if, which torch.func.vmap cannot do: accepted are "
@@ -143,7 +158,20 @@ _IN_PLACE = (
     "it writes into a tensor in place, which torch.func.vmap cannot do for many records at once: accepted is "
     "h = h + x in place of h += x, and torch.stack(parts) in place of filling a tensor part by part"
 )
+_NESTED = (
+    "it makes nested tensors, which torch.func.vmap cannot run: accepted are padded tensors and their mask, and "
+    "enable_nested_tensor=False where a layer has it"
+)
+_SIZES = (
+    "it makes tensors whose size depends on the record, as torch.nn.utils.rnn.pack_padded_sequence does, which "
+    "torch.func.vmap cannot do: accepted are tensors of one size, so run the padded steps, and take the output of the "
+    "last token by torch.take_along_dim(h, last[:, None, None], 1).squeeze(1)"
+)
 _UNDER_VMAP = {
+    "_nested_": _NESTED,
+    "nested tensor": _NESTED,
+    "stack expects each tensor to be equal size": _SIZES,
+    "pack_padded": _SIZES,
     "random": _RANDOM,
     ".item()": _BRANCHES,
     "data-dependent": _BRANCHES,
@@ -227,7 +255,7 @@ class _Watch:
         return FaultPlace(layer, path, given, record, error, largest)
 
 
-def _fix(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
+def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
     """Return what fixes a fault; None where that is not known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
@@ -246,6 +274,13 @@ def _fix(place: FaultPlace, shape: tuple[int, ...]) -> str | None:
                 pass
     if "index tensor" in text or "indices must be" in text or "used as indices" in text or "'indices'" in text:
         return "records arrive as float32: call .long() on what is looked up"
+    if "no padding token" in text:
+        return "give its configuration the id of padding, such as pad_token_id=0"
+    if inputs and "unexpected keyword argument" in text and isinstance(place.error, TypeError):
+        given = ", ".join(one.name for one in inputs)
+        return (
+            f"its forward is given {given} by name: name its arguments so, and add **others for what it does not read"
+        )
     if "positional argument" in text and isinstance(place.error, TypeError):
         return "forward is called with one tensor, the batch of records: give its other arguments defaults"
     return None
@@ -270,6 +305,8 @@ def _fix_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, given: Tensor) ->
     side = isqrt(prod(one) // channels)
     if len(one) == 1 and len(axes) == 2 and channels * side * side == prod(one):
         return f"{wanted}: put torch.nn.Unflatten(1, {(channels, side, side)}) before it"
+    if len(axes) == 1 and len(one) == 3 and one[:2] == (1, channels):
+        return f"{wanted}: {_SEQUENCE}"
     if len(one) == len(axes) + 1 and one[-1] == channels:
         return f"{wanted}: move the last axis to the front, by .movedim(-1, 1)"
     return f"{wanted}: accepted are inputs of that shape, so reshape them or change C"
@@ -286,6 +323,8 @@ def _fix_dense(layer: nn.Linear, given: Tensor, shape: tuple[int, ...]) -> str:
 
 def _fix_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
     wanted = f"it reads records of shape (steps, {layer.input_size}), and is given {tuple(given.shape[1:])}"
+    if given.dim() == 4 and given.shape[1] == 1 and given.shape[3] == layer.input_size:
+        return f"{wanted}: {_SEQUENCE}"
     if given.dim() == 2 and layer.input_size == 1:
         return f"{wanted}: call .unsqueeze(2) on what it is given"
     if given.dim() == 2 and layer.input_size == given.shape[1]:

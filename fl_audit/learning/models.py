@@ -15,8 +15,11 @@ from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
 from fl_audit.learning.model_faults import raised_at
+from fl_audit.learning.model_inputs import MeanEmbedding, give_named, read_logits, with_plain_attention
 from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
-from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
+from fl_audit.learning.names import MEAN_EMBEDDING
+from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
 from fl_audit.randomness import Purpose, generator
 
 
@@ -27,6 +30,15 @@ class ModelSpec:
     name: str  # a built-in name or `package.module:factory`
     feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
     classes: int  # number of classes, at least 2
+    inputs: tuple[NamedInput, ...] = ()  # the named arrays that a record is made of; empty where it is read as it is
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What a factory can take, by the names of its arguments."""
+        shape = self.inputs[0].shape if self.inputs else self.feature_shape
+        known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
+        size = vocabulary_size(self.inputs)
+        return known if size is None else known | {"vocabulary_size": size}
 
 
 def glorot(module: nn.Module) -> nn.Module:
@@ -88,24 +100,29 @@ _BUILT_IN: dict[str, _Factory] = {
 def build_model(spec: ModelSpec) -> nn.Module:
     """Build one model and check that its loss has per-example gradients.
 
-    A user's factory is called with `feature_shape` and `classes`, or with the one that it takes.
+    A user's factory is called with those of `feature_shape`, `classes` and, of a text with a public vocabulary,
+    `vocabulary_size` that it takes.
 
     Raises
     ------
     InputError
         If the name is unknown, the factory cannot be imported or fails, or `check_module` refuses what it makes.
     """
+    if spec.name == MEAN_EMBEDDING:
+        return _mean_embedding(spec)
     if spec.name in _BUILT_IN:
+        found = f"model is {spec.name} and the records are texts or other named arrays"
+        require(not spec.inputs, f"{found}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
         user_modules.require_unmoved(spec.name, "model")
-        nearest = get_close_matches(spec.name, _BUILT_IN, n=1, cutoff=0.0)[0]
+        nearest = get_close_matches(spec.name, (*_BUILT_IN, MEAN_EMBEDDING), n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
-            f"accepted are {', '.join(_BUILT_IN)} and 'package.module:factory'"
+            f"accepted are {', '.join((*_BUILT_IN, MEAN_EMBEDDING))} and 'package.module:factory'"
         )
     factory = import_factory(spec.name)
-    known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
+    known = spec.given
     # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
     try:
         signature = inspect.signature(factory)
@@ -113,8 +130,8 @@ def build_model(spec: ModelSpec) -> nn.Module:
         signature.bind(**taken)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"model {spec.name!r} cannot be called ({said(error)}): accepted is a function that takes none, one or "
-            "both of feature_shape and classes"
+            f"model {spec.name!r} cannot be called ({said(error)}): accepted is a function that takes none or "
+            f"some of {', '.join(known)}"
         ) from error
     try:
         with without_hints():
@@ -126,7 +143,19 @@ def build_model(spec: ModelSpec) -> nn.Module:
     accepted = "return what calling it makes" if is_class else "accepted is a torch.nn.Module"
     require(isinstance(module, nn.Module), f"model {spec.name!r} made {what}: {accepted}")
     check_module(module)
+    if not is_plain(module):
+        read_logits(module)
     return module
+
+
+def _mean_embedding(spec: ModelSpec) -> nn.Module:
+    size = vocabulary_size(spec.inputs)
+    if size is None:
+        raise InputError(
+            f"model is {MEAN_EMBEDDING}, and no public vocabulary says how many tokens there are: accepted is it with "
+            "vocabulary in [data]; else 'package.module:factory'"
+        )
+    return glorot(MeanEmbedding(size, spec.classes))
 
 
 def model_template(spec: ModelSpec) -> nn.Module:
@@ -137,6 +166,8 @@ def model_template(spec: ModelSpec) -> nn.Module:
     """
 
     template = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
+    with_plain_attention(template)
+    give_named(template, spec.inputs)
     constants = set_aside_frozen(copied(template))
     if constants:
         again = set_aside_frozen(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))

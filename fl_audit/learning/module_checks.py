@@ -35,7 +35,11 @@ def check_module(module: nn.Module) -> None:
         why = "which mixes the examples of a batch, so one record has no gradient of its own"
         require(not mixes, f"{found}, {why}: use torch.nn.GroupNorm or torch.nn.LayerNorm instead")
         draws = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
-        require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0")
+        hint = dropout_settings(module)
+        require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0{hint}")
+        is_quantised = type(layer).__module__.startswith("torch.ao.nn.quantized")
+        why = "which has no gradient and scales by all examples of a batch"
+        require(not is_quantised, f"{found} of torch.ao.quantization, {why}: use the layer of torch.nn in its place")
         found = f"layer {name!r} tracks running statistics over batches"
         tracks = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
         require(not tracks, f"{found}: use track_running_stats=False")
@@ -55,6 +59,14 @@ def check_module(module: nn.Module) -> None:
     require(trained, "all parameters of the model are frozen: accepted is a model some of whose parameters are trained")
 
 
+def dropout_settings(module: nn.Module) -> str:
+    """Return which settings of a library's configuration draw random masks, as the end of a message; often nothing."""
+    config = getattr(module, "config", None)
+    values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
+    named = [name for name, value in values.items() if "drop" in name and isinstance(value, float) and value > 0]
+    return f"; the configuration of the model has {', '.join(f'{name}=0' for name in named)} for it" if named else ""
+
+
 def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
     """Make plain tensors of a module's frozen parameters, so that those that are left are the ones that are trained.
 
@@ -70,6 +82,12 @@ def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in constants.items()}
 
 
+def constants_of(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the tensors of a module that are neither parameters nor buffers, as frozen ones are once set aside."""
+    for layer in module.modules():
+        yield from (value for value in vars(layer).values() if isinstance(value, Tensor))
+
+
 def check_outputs(
     module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
 ) -> None:
@@ -78,10 +96,9 @@ def check_outputs(
     Parameters
     ----------
     module, feature_shape, classes
-        The module, which is called on a few random examples; shape of one example, and number of classes.
+        The module, which is called on a few examples; shape of one example, and number of classes.
     records
-        Records of the data, (n, *shape), on which it is called too; random examples that it cannot read are then left
-        out, since it need not read any others. None for none.
+        Records of the data, (n, *shape), on which it is called in place of random examples; None for none.
 
     Raises
     ------
@@ -91,18 +108,10 @@ def check_outputs(
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
     more = torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source)
-    try:
-        _check_outputs(module, features, classes)
-        _refuse_another_in_training(module, more)
-    except InputError:
-        raise
-    except Exception:
-        if records is None:
-            raise
     if records is not None:
-        _check_outputs(module, records[:PROBE_EXAMPLES], classes)
-        _refuse_another_in_training(module, records[:_MODE_EXAMPLES])
-        more = records[:_MODE_EXAMPLES]
+        features, more = records[:PROBE_EXAMPLES], records[:_MODE_EXAMPLES]
+    _check_outputs(module, features, classes)
+    _refuse_another_in_training(module, more)
     _refuse_another_after_a_step(module, more, source)
 
 
@@ -169,7 +178,7 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
         not is_random and _alike(trained[0], evaluated),
         f"the model {'draws random numbers' if is_random else 'gives other outputs'} in training mode, as dropout "
         "does, and no party could recompute that: accepted is one that computes the same in training and in evaluation "
-        f"mode, so remove the dropout or set its probability to 0{_remedy_of_norm(module)}",
+        f"mode, so remove the dropout or set its probability to 0{dropout_settings(module)}{_remedy_of_norm(module)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The optimizers of clients and of the server, by name."""
+"""The optimizers of clients and of the server, and the built-in model of texts, by name."""
 
 from enum import StrEnum
 
@@ -16,3 +16,7 @@ class OptimizerKind(StrEnum):
     SGD = "sgd"
     MOMENTUM = "momentum"
     ADAM = "adam"
+
+
+MEAN_EMBEDDING = "mean-embedding"
+"""The built-in model of texts: a vector for each token, their mean, and a dense layer."""

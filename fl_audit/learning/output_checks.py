@@ -5,12 +5,19 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.model_faults import explained, raised_at
 from fl_audit.learning.module_checks import copied, without_hints
 
 _SUMS_TO_ONE = 1e-4
+_NARROW = (torch.bfloat16, torch.float16)
+NO_GRADIENT = (
+    "no trained parameter of the model has a gradient on records of the data, as within torch.no_grad(), behind "
+    ".detach() or behind argmax, so nothing would be learned: accepted are trained layers whose outputs reach the "
+    "logits, so leave out what cuts them off"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,33 +45,48 @@ def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> 
         names layer and record, or says what is returned, and how to fix it.
     """
     subject = copied(module).eval()
-    last = list[nn.Module]()
+    last, narrow = list[nn.Module](), list[str]()
     for layer in subject.modules():
         if not any(True for _ in layer.children()):
             layer.register_forward_hook(lambda layer, given, found: last.append(layer))
+
+    def note(saved: Tensor) -> Tensor:
+        narrow.extend([str(saved.dtype).removeprefix("torch.")] if saved.dtype in _NARROW else [])
+        return saved
+
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints():
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), without_hints(), saved_tensors_hooks(note, note):
             outputs, alone = subject(records.features), subject(records.features[:1])
     except (Exception, SystemExit) as error:
         values = dict(module.named_parameters())
         fault = explained(error, module, values, records.features, records.names)
         raise fault or InputError(f"the model fails on records of the data: it raised {raised_at(error)}") from error
     _require_logits(subject, outputs, alone, len(records.features), classes)
+    accepted = "accepted is float32 throughout, so leave out torch.autocast, .half() and .bfloat16()"
+    require(not narrow, f"the model computes in {''.join(narrow[:1])}, so its gradients are off by 1e-3: {accepted}")
     return tuple(_cautions(outputs, last[-1] if last else None))
 
 
 def _require_logits(module: nn.Module, outputs: object, alone: object, count: int, classes: int) -> None:
     kind = type(module).__name__
     if not isinstance(outputs, Tensor):
+        if hasattr(outputs, "last_hidden_state"):
+            raise InputError(
+                f"the model returns a {type(outputs).__name__}, which has hidden states and no logits: accepted is the "
+                f"form of the library with a head, such as ...ForSequenceClassification with num_labels={classes}"
+            )
         part = _logits_within(outputs, count, classes)
         article = "an" if type(outputs).__name__[0] in "AEIOUaeiou" else "a"
         found = f"the model returns {article} {type(outputs).__name__}: return the logits alone"
         raise InputError(
             f"{found}, as a class does of these two lines: 'class Logits({kind}):' and "
-            f"'    def forward(self, x): return super().forward(x){part}'"
+            f"'    def forward(self, *given, **named): return super().forward(*given, **named){part}'"
         )
     shape, wanted = tuple(outputs.shape), f"accepted is ({count}, {classes}), one row of logits for each record"
     found = f"the model returns shape {shape} for {count} records"
+    if len(shape) > 2 and shape[0] == count and classes not in shape[1:]:
+        head = f"a head of {classes} outputs for each record, such as ...ForSequenceClassification of a library has"
+        raise InputError(f"{found}, none of whose axes has {classes} classes: {wanted}, by {head}")
     if len(shape) > 2 and shape[0] == count:
         axis = next((axis for axis in range(1, len(shape)) if shape[axis] == classes), 1)
         others = tuple(other for other in range(1, len(shape)) if other != axis)

@@ -29,6 +29,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, without_hints
+from fl_audit.learning.record_samples import SharedLookups, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.events import batches_per_epoch
@@ -192,6 +193,7 @@ class _Trial:
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
         self._module: nn.Module = copy.deepcopy(model.template).cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
+        self._lookups = SharedLookups(self._module, features)
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)
         self._extra: list[Tensor] = []
 
@@ -265,8 +267,10 @@ class _Trial:
         for portion in portions:
             optimizer.zero_grad()
             if len(portion):
+                self._lookups.records = len(portion)
                 loss = F.cross_entropy(self._module(self._features[portion]), self._labels[portion])
                 torch.autograd.backward(loss)
+                require_samples(self._parameters, len(portion))
             else:
                 # Not every layer can be run on no record at all; its gradients are none, and the step is noise.
                 for empty in optimizer.params:

@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning.judgement import Judgement, saved_scalars
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.model_faults import explaining, names_of, refusal
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
@@ -22,7 +24,7 @@ from fl_audit.learning.module_checks import (
     set_aside_frozen,
     start_from_zeros,
 )
-from fl_audit.learning.output_checks import ProbeRecords, check_outputs_of
+from fl_audit.learning.output_checks import NO_GRADIENT, ProbeRecords, check_outputs_of
 from fl_audit.learning.sampling import BatchWorkload, Portion
 from fl_audit.learning.stacked_layers import (
     ParameterLayout,
@@ -58,10 +60,9 @@ class StackedModel:
     feature_shape
         Shape of one example.
     records
-        Records of the data, (n, *shape), on which a module is judged that random examples are no input for; None for
-        none.
-    is_checked
-        Whether another process has judged the module, which therefore need not run on random examples.
+        Records of the data, (n, *shape), on which a module with code of its own is judged; None for random examples.
+    judged
+        What another process has found of the module, which is then not judged again; None for nothing.
 
     Raises
     ------
@@ -80,7 +81,7 @@ class StackedModel:
         template: nn.Module,
         feature_shape: tuple[int, ...],
         records: Tensor | None = None,
-        is_checked: bool = False,
+        judged: Judgement | None = None,
     ) -> None:
         check_module(template)
         keep_freed_memory()
@@ -93,23 +94,33 @@ class StackedModel:
         self._parts = StackedParts(own)
         self.activations = self.layout.size
         self.cautions: tuple[str, ...] = ()
-        self.fast = self._probe(records, is_checked)
+        if judged is None:
+            self.fast = self._probe(records)
+        else:
+            self.fast, self.activations = judged.fast, judged.activations
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
-    def of(cls, spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> "StackedModel":
+    def of(
+        cls, spec: ModelSpec, records: ProbeRecords | None = None, judged: Judgement | None = None
+    ) -> "StackedModel":
         """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
 
         Parameters
         ----------
-        spec, records, is_checked
+        spec, records, judged
             Which model is meant; records of the data that a model of the user is tried on, None for random examples;
-            and whether another process has done so.
+            and what a process that had them found of it, None for nothing.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
-            return _of_factory(spec, import_factory(spec.name), records, is_checked)
+            return _of_factory(spec, import_factory(spec.name), records, judged)
         return _built(spec)
+
+    @property
+    def judgement(self) -> Judgement:
+        """What was found of the model."""
+        return Judgement(self.fast, self.activations)
 
     @property
     def template(self) -> nn.Module:
@@ -360,8 +371,8 @@ class StackedModel:
         """
         return explaining(self.template, parameters, features, self.feature_shape)
 
-    def _probe(self, records: Tensor | None, is_checked: bool) -> bool:
-        """Run the stacked layers on a small example and return whether they do what gradients of single examples do."""
+    def _probe(self, records: Tensor | None) -> bool:
+        """Run the stacked layers on a few examples and return whether they do what gradients of single examples do."""
         source = _seeded()
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
@@ -372,22 +383,21 @@ class StackedModel:
             with suppress(Exception):
                 if self._agrees(models, portion, backward_sums(self.layout, models, portion, self._summed_loss)):
                     return True
+        if records is not None:
+            # Random numbers show little of a model that looks up tokens: all of them would be the token 0.
+            portion = Portion(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
         expected = torch.empty_like(models)
         try:
             self._clipped_sum_generic(models, portion, 1.0, expected)
         except (Exception, SystemExit) as error:
-            if is_checked:
-                return False
-            if records is None:
-                raise refusal(error, self.feature_shape) from error
-        else:
-            return self._agrees(models, portion, expected)
-        # Numbers between 0 and 1 may be no input for it, such as for a table that is looked up from 1.
-        portion = Portion(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
-        try:
-            self._clipped_sum_generic(models, portion, 1.0, expected)
-        except (Exception, SystemExit) as error:
             raise refusal(error, self.feature_shape) from error
+        if records is not None and not bool(expected.any()):
+            raise InputError(NO_GRADIENT)
+        if self._agrees(models, portion, expected):
+            return True
+        one, label = portion.features[:1], portion.labels[:1]
+        held = saved_scalars(self.template, lambda values: self._summed_loss(values, one, label))
+        self.activations = max(self.layout.size, held)
         return False
 
     def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
@@ -409,10 +419,10 @@ class StackedModel:
         return True
 
 
-def _built(spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> StackedModel:
+def _built(spec: ModelSpec, records: ProbeRecords | None = None, judged: Judgement | None = None) -> StackedModel:
     template, shape = model_template(spec), spec.feature_shape
-    if is_checked:
-        return StackedModel(template, shape, is_checked=True)
+    if judged is not None:
+        return StackedModel(template, shape, judged=judged)
     tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
     cautions = check_outputs_of(template, spec.classes, tried)
     real = None if records is None else records.features
@@ -428,7 +438,7 @@ def _seeded() -> torch.Generator:
 
 @lru_cache(maxsize=4)
 def _of_factory(
-    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, is_checked: bool
+    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, judged: Judgement | None
 ) -> StackedModel:
     """Build the model of a factory, which tells apart factories of one name."""
-    return _built(spec, records, is_checked)
+    return _built(spec, records, judged)

@@ -54,15 +54,24 @@ SLOW = [
     )
 ]
 """Pages whose commands take seconds, for what other tests show more quickly: each day they are only read."""
+NEEDS = {"docs/tutorials/texts.md": ("peft", "text")}
+"""Pages that take half a minute and need a package, and the extra that brings it."""
 
 
 def _pages_with_blocks() -> list[Any]:
     group = pytest.mark.xdist_group("documentation")
     return [
-        pytest.param(page, marks=[group, *[pytest.mark.long] * (page in SLOW)])
+        pytest.param(page, marks=[group, *[pytest.mark.long] * (page in SLOW or page in NEEDS), *_needs(page)])
         for page, blocks in BLOCKS.items()
         if blocks
     ]
+
+
+def _needs(page: str) -> list[Any]:
+    """The mark of a page that needs a package which is not installed."""
+    package, extra = NEEDS.get(page, ("", ""))
+    lacks = bool(package) and importlib.util.find_spec(package) is None
+    return [pytest.mark.skip(reason=f"the extra {extra!r}, which brings {package}, is not installed")] if lacks else []
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import stacked_model
+from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import ProbeRecords
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -33,19 +34,19 @@ class Model(nn.Module):
 
 @dataclass
 class Answer:
-    """As models of the Hugging Face library answer."""
+    """As some models answer: what they return beside it has other names."""
 
     loss: Tensor | None
-    logits: Tensor
+    scores: Tensor
 
 
 Pair = namedtuple("Pair", ["hidden", "scores"])
 ServerRound = Callable[[], nn.Module]
 
 
-def built(made: ServerRound, records: Tensor) -> StackedModel:
+def built(made: ServerRound, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
     """Build a model as a run does, with the records as those of the data."""
-    spec = stacked_model.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
+    spec = stacked_model.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES, inputs)
     names = tuple(f"record {number}" for number in range(len(records)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
@@ -109,6 +110,92 @@ def attentive(batch_first: bool) -> ServerRound:
     )
 
 
+@dataclass
+class Output:
+    """As models of the Hugging Face library answer."""
+
+    loss: Tensor | None
+    logits: Tensor
+
+
+def padded() -> Tensor:
+    """Texts of seven tokens, of which most end early: 0 is padding."""
+    found = tokens() + 1
+    found[1, 3:], found[2, 5:], found[4, 6:] = 0, 0, 0
+    return found
+
+
+def encoder(**more: Any) -> ServerRound:
+    """A transformer of torch that is given the padding mask, and the first token's state."""
+    layer: Callable[[], nn.Module] = lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)  # noqa: E731
+    return lambda: Model(
+        lambda m, x: m.head(m.mixed(m.embed(x.long()), src_key_padding_mask=x == 0)[:, 0]),
+        embed=nn.Embedding(61, 8),
+        mixed=nn.TransformerEncoder(layer(), 2, **more),  # type: ignore[arg-type]
+        head=nn.Linear(8, 3),
+    )
+
+
+def packing(is_packed: bool) -> ServerRound:
+    """A recurrent network that reads a text to its end."""
+
+    def way(m: Any, x: Tensor) -> Any:
+        lengths = (x > 0).sum(1)
+        if is_packed:
+            steps = nn.utils.rnn.pack_padded_sequence(
+                m.embed(x.long()), lengths, batch_first=True, enforce_sorted=False
+            )
+            return m.head(m.cells(steps)[1][-1])
+        h, last = m.cells(m.embed(x.long()))[0], lengths - 1
+        return m.head(torch.take_along_dim(h, last[:, None, None], 1).squeeze(1))
+
+    return lambda: Model(way, embed=nn.Embedding(61, 8), cells=nn.GRU(8, 4, batch_first=True), head=nn.Linear(4, 3))
+
+
+def under_autocast(is_narrow: bool) -> ServerRound:
+    def way(m: Any, x: Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
+            return (torch.tanh(x @ m.first.weight.T) @ m.last.weight.T).float()
+
+    return lambda: Model(way, first=nn.Linear(8, 5, bias=False), last=nn.Linear(5, 3, bias=False))
+
+
+def steps_of_channels(before: Callable[[Tensor], Tensor]) -> ServerRound:
+    return lambda: Model(lambda m, x: m.head(m.over(before(x)).mean(2)), over=nn.Conv1d(4, 5, 3), head=nn.Linear(5, 3))
+
+
+def quantised(is_so: bool) -> ServerRound:
+    def made() -> nn.Module:
+        network = Model(lambda m, x: m.head(m.embed(x.long()).mean(1)), embed=nn.Embedding(61, 8), head=nn.Linear(8, 3))
+        if is_so:
+            torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, inplace=True)
+        return network
+
+    return made
+
+
+def cut_off(is_so: bool) -> ServerRound:
+    """A part that is trained and does not reach the logits, and one that does and is frozen."""
+
+    def made() -> nn.Module:
+        network = Model(
+            lambda m, x: m.head(m.body(x).detach() if is_so else m.body(x)), body=nn.Linear(8, 4), head=nn.Linear(4, 3)
+        )
+        network.head.requires_grad_(False)  # type: ignore[union-attr]
+        return network
+
+    return made
+
+
+def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> ServerRound:
+    """What random numbers below 1 do not show, for each of them is the token 0."""
+    return lambda: Model(
+        lambda m, x: m.head(way(m, m.embed(x.long())).mean(1)),
+        embed=nn.Embedding(61, 8, padding_idx=0),
+        head=nn.Linear(8, 3),
+    )
+
+
 RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
     "dense": (dense, rows(8)),
     "tokens": (lookup(60), tokens()),
@@ -126,6 +213,9 @@ RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
     "RNN cell": (step_by_step(nn.RNNCell), rows(5, 2)),
     "attention": (attentive(True), rows(5, 2)),
     "weight normalisation": (normed(nn.utils.parametrizations.weight_norm), rows(8)),
+    "encoder with a padding mask": (encoder(), padded()),
+    "logits among other things": (lambda: returning(lambda found: Output(None, found))(), rows(8)),
+    "a dictionary with logits": (lambda: returning(lambda found: {"loss": None, "logits": found})(), rows(8)),
 }
 
 
@@ -144,7 +234,9 @@ def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str)
         nn.utils.vector_to_parameters(weights, module.parameters())
         total, whole = torch.zeros_like(weights), torch.zeros_like(weights)
         for record, label in zip(records, labels, strict=True):
-            loss = nn.functional.cross_entropy(module(record.unsqueeze(0)), label.unsqueeze(0))
+            answer = module(record.unsqueeze(0))
+            answer = answer["logits"] if isinstance(answer, dict) else getattr(answer, "logits", answer)
+            loss = nn.functional.cross_entropy(answer, label.unsqueeze(0))
             gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
             total += gradient * min(1.0, 0.3 / float(gradient.norm()))
             whole += gradient
@@ -166,6 +258,10 @@ def wrapped(inner: ServerRound, line: str) -> ServerRound:
     return lambda: place["Logits"](inner().way, **dict(inner().named_children()))
 
 
+def bare_model() -> nn.Module:
+    return Model(lambda m, x: m.head(x), head=nn.Linear(8, 3))
+
+
 def bare() -> nn.Module:
     return nn.Linear(8, 3)
 
@@ -173,7 +269,7 @@ def bare() -> nn.Module:
 ANSWERS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "tuple": (lambda found: (found, found.mean(1)), "a tuple: return the logits alone"),
     "list": (lambda found: [found.mean(1), found], "a list"),
-    "dictionary": (lambda found: {"loss": None, "logits": found}, "a dict"),
+    "dictionary": (lambda found: {"loss": None, "scores": found}, "a dict"),
     "dataclass": (lambda found: Answer(None, found), "an Answer"),
     "named tuple": (lambda found: Pair(found.mean(1), found), "a Pair"),
 }
@@ -293,6 +389,52 @@ WRONG: dict[str, tuple[ServerRound, Tensor, str, ServerRound]] = {
         r"cannot be copied .* accepted is torch\.nn\.utils\.parametrizations\.weight_norm",
         normed(nn.utils.parametrizations.weight_norm),
     ),
+    "packed sequences": (
+        packing(True),
+        padded(),
+        r"pack_padded_sequence does.* torch\.take_along_dim\(h, last\[:, None, None\], 1\)\.squeeze\(1\)",
+        packing(False),
+    ),
+    "nested tensors": (
+        lambda: Model(
+            lambda m, x: m.head(torch.nested.to_padded_tensor(torch.nested.as_nested_tensor(list(x)), 0.0)),
+            head=nn.Linear(8, 3),
+        ),
+        rows(8),
+        "nested tensors.* accepted are padded tensors and their mask",
+        bare_model,
+    ),
+    "autocast": (
+        under_autocast(True),
+        rows(8),
+        r"computes in bfloat16.* leave out torch\.autocast",
+        under_autocast(False),
+    ),
+    "quantised": (
+        quantised(True),
+        padded(),
+        r"layer 'head' .*use the layer of torch\.nn in its place",
+        quantised(False),
+    ),
+    "cut off": (cut_off(True), rows(8), r"no gradient, as after \.detach\(\)", cut_off(False)),
+    "a picture of steps": (
+        steps_of_channels(lambda x: x),
+        rows(1, 4, 9),
+        r'axes = "sequence" in \[data\].* or call \.squeeze\(1\)',
+        steps_of_channels(lambda x: x.squeeze(1)),
+    ),
+    "mixed where tokens differ": (
+        only_where_tokens_differ(lambda m, found: found - found.mean(0)),
+        padded(),
+        "or mixes examples",
+        only_where_tokens_differ(lambda m, found: found),
+    ),
+    "dropout behind a padding index": (
+        only_where_tokens_differ(lambda m, found: nn.functional.dropout(found, 0.3, m.training)),
+        padded(),
+        "draws random numbers in training mode",
+        only_where_tokens_differ(lambda m, found: found),
+    ),
     "running mean": (lambda: Centred(), rows(8), "moves its buffer 'middle'", dense),
     "a class": (lambda: nn.Linear, rows(8), "made the class Linear: return what calling it makes", bare),  # type: ignore[dict-item, return-value]
 }
@@ -369,3 +511,73 @@ def test_what_fails_in_training_alone_is_one_line_with_layer_and_record() -> Non
     for way in ways:
         with pytest.raises(InputError, match=r"record 5 of 6 .* layer 'embed' \(Embedding\) .*77.*Embedding\(78, 8\)"):
             way()
+
+
+def test_named_arrays_reach_a_model_by_name() -> None:
+    """Whole numbers as int64, others as float32, each in its own shape."""
+    inputs = (NamedInput("ids", (4,), True), NamedInput("weight", (), False), NamedInput("table", (2, 3), False))
+    seen = list[tuple[Any, ...]]()
+
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(9, 6), nn.Linear(6, 3)
+
+        def forward(self, ids: Tensor, weight: Tensor, table: Tensor) -> Tensor:
+            seen.append((ids.dtype, ids.shape[1:], weight.shape[1:], table.shape[1:]))
+            return self.head(self.embed(ids).mean(1) * weight.unsqueeze(1) + table.flatten(1))  # type: ignore[no-any-return]
+
+    class Other(Named):
+        def forward(self, ids: Tensor) -> Tensor:  # type: ignore[override]
+            return self.head(self.embed(ids).mean(1))  # type: ignore[no-any-return]
+
+    class Tolerant(Other):
+        def forward(self, ids: Tensor, **others: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(ids)
+
+    records = torch.cat([torch.arange(24).reshape(6, 4) % 9, torch.rand(6, 7)], dim=1)
+    model = built(Named, records, inputs)
+    assert seen
+    assert set(seen) <= {(torch.int64, (4,), (), (2, 3))}
+    flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+    module = Named()
+    nn.utils.vector_to_parameters(flat[0], module.parameters())
+    with torch.no_grad():
+        expected = module(records[:, :4].long(), records[:, 4], records[:, 5:].reshape(6, 2, 3))
+    torch.testing.assert_close(model.logits(flat, records)[0], expected)
+    with pytest.raises(InputError, match=r"given ids, weight, table by name: .*\*\*others") as caught:
+        built(Other, records, inputs)
+    assert "\n" not in str(caught.value)
+    built(Tolerant, records, inputs)
+
+
+def test_the_built_in_model_of_texts_leaves_padding_out() -> None:
+    inputs = (NamedInput("input_ids", (5,), True, 30), NamedInput("attention_mask", (5,), True))
+    spec = stacked_model.ModelSpec("mean-embedding", (10,), CLASSES, inputs)
+    model = StackedModel.of(spec)
+    flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+    short = torch.tensor([[3, 4, 0, 0, 0, 1, 1, 0, 0, 0]]).float()
+    other = torch.tensor([[3, 4, 9, 9, 9, 1, 1, 0, 0, 0]]).float()
+    torch.testing.assert_close(model.logits(flat, short), model.logits(flat, other))
+    assert model.layout.size == 30 * 16 + 16 * CLASSES + CLASSES
+    for name, given, said in (
+        ("logistic", inputs, "accepted are mean-embedding and 'package.module:factory'"),
+        ("mean-embedding", (), r"accepted is it with vocabulary in \[data\]"),
+    ):
+        with pytest.raises(InputError, match=said):
+            StackedModel.of(stacked_model.ModelSpec(name, (10,), CLASSES, given))
+
+
+def test_what_reaches_no_logit_is_refused() -> None:
+    """The logits have a gradient, but none of it comes to what is trained."""
+
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x).detach() + 0.0 * self.body.weight.sum()  # type: ignore[no-any-return]
+
+    assert "no trained parameter of the model has a gradient" in refused(Idle, rows(8))
+    built(bare_model, rows(8))

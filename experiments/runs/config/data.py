@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fl_audit.data.names import AcrossClients, PartitionScheme, RecordAxes
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
+from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OwnName, Scalar, Words
 from fl_audit.federation.names import InitialWeights
 
 _CLIENTS = 10
-DATA_PATHS = ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels")
+DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
 MODEL_PATH = "weights"
 """Settings of the sections that name files or directories."""
 
@@ -26,6 +26,8 @@ class DataSection(ConfigSection):
     The format of a CSV table is detected, or given by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
     `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
     may have up to `max-levels` words.
+
+    `text` names a column of text, and `vocabulary` or `tokenizer` says how it becomes the ids of tokens.
 
     `classes`, `generated-records` and `graph-nodes` go to loaders that take them, such as those of published data sets.
     """
@@ -70,6 +72,14 @@ class DataSection(ConfigSection):
     """Whether words that differ only by case or spaces are the same, of `csv` and `hf:`."""
     unique: bool | None = None
     """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
+    text: str | None = None
+    """Column of text that a model of text learns from, of `csv` and `hf:`; other columns are then left out."""
+    vocabulary: str | None = None
+    """Public file of one token a line that texts become ids by; none is ever built from the records."""
+    tokenizer: OwnName | None = None
+    """Your own `package.module:function` in its place: of a list of texts, arrays by the names of a model's inputs."""
+    tokens: Count | None = None
+    """Length of every text in tokens, with `vocabulary`: longer ones are cut, shorter ones padded; left out, 128."""
     axes: Choice[RecordAxes] | None = None
     """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
     images: str | None = None

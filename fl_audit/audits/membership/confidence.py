@@ -170,7 +170,6 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"
         require(number <= _IMAGE_QUERIES, f"queries is {number}: {accepted}")
         return MovedImages(shape)
-    name = source.name
-    kind = "sequences" if source.is_sequence else "graphs"
-    require(source.is_table, f"queries is {number} and records of {name} are {kind}: accepted are images and tables")
+    found = f"queries is {number} and records of {source.name} are {source.kind}"
+    require(source.is_table, f"{found}: accepted are images and tables")
     return ResampledColumns(source.table_columns, public, seed)

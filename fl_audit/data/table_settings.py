@@ -1,0 +1,99 @@
+"""How a table is read: the settings of a configuration that belong to its file and its columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fl_audit.data.columns import DECIMAL_MARKS, DEFAULT_MAX_LEVELS
+from fl_audit.data.files import resolve
+from fl_audit.data.texts import TextSettings
+from fl_audit.errors import Remedy, require
+
+WHITESPACE = "whitespace"
+"""The separator of tables whose cells stand between any number of spaces and tabs."""
+_SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """How a table is read; `InputError` if separator or decimal is no such mark, or the owner is dropped."""
+
+    label: str  # name of the label column: whole numbers or words
+    drop: tuple[str, ...] = ()  # names of columns that are left out
+    separator: str | None = None  # the character between cells, or `WHITESPACE`; None is to be found
+    # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
+    # also NA and null, are what they are. None: a missing value is refused.
+    missing: tuple[str, ...] | None = None
+    max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
+    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
+    owner: str | None = None
+    # Name of the column that says whom each record is about, likewise; it may be the owner column. None: unknown.
+    user: str | None = None
+    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
+    encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
+    ignore_case: bool = False  # whether words that differ by case or spaces only are one
+    unique: bool = False  # whether records that repeat another one in every column are left out
+    skip_lines: int = 0  # lines above the line of names, such as a title, that are left out
+    sheet: str | None = None  # name of the sheet of a workbook; None where only one holds anything
+    # Name of the column of text that records are then read from alone, and how it becomes tokens. None: a table.
+    text: str | None = None
+    vocabulary: str | None = None  # public file of one token a line
+    tokenizer: str | None = None  # `package.module:function`
+    tokens: int | None = None  # length of every record in tokens
+
+    def __post_init__(self) -> None:
+        mark = _SEPARATOR_WORDS.get(self.separator or "", self.separator)
+        object.__setattr__(self, "separator", mark)
+        plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
+        accepted = f"accepted is one character, such as ',' or ';', the tab '\\t', or '{WHITESPACE}'"
+        require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
+        is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
+        require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
+        for what in ("owner", "user"):
+            name = getattr(self, what)
+            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
+        if self.text is None:
+            for key in ("vocabulary", "tokenizer", "tokens"):
+                value = getattr(self, key)
+                alone = f"{key} is {value!r} in [data], and no column of text is named"
+                require(value is None, f"{alone}: accepted is it with text, the name of that column")
+            return
+        require(self.text not in self.drop, f"drop names {self.text!r}, the text column: accepted are other columns")
+        for what in ("label", "owner", "user"):
+            same = f"text is {self.text!r}, the {what} column: accepted are other columns"
+            require(getattr(self, what) != self.text, same)
+        _ = self.of_text  # refused unless it is said how texts become tokens
+
+    @property
+    def unusual(self) -> tuple[Remedy, ...]:
+        """The settings that say how a file is written, where it is not written as usual."""
+        found = {key: getattr(self, key) for key in _USUAL}
+        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that are never left out: the label, and owner, user and text if there are any."""
+        named = (self.label, self.owner, self.user, self.text)
+        return [*dict.fromkeys(name for name in named if name is not None)]
+
+    @property
+    def of_text(self) -> TextSettings | None:
+        """How the column of text is read; None where none is named."""
+        if self.text is None:
+            return None
+        vocabulary = None if self.vocabulary is None else Path(self.vocabulary)
+        return TextSettings(self.text, vocabulary, self.tokenizer, self.tokens)
+
+    def located(self, directory: Path | None) -> "TableSettings":
+        """Return the settings with the vocabulary where `resolve` finds it; `InputError` if it is nowhere."""
+        if self.vocabulary is None:
+            return self
+        return replace(self, vocabulary=str(resolve(directory, self.vocabulary)))
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "TableSettings":
+        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
+        given = {name.replace("-", "_"): value for name, value in options.items()}
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})

@@ -1,0 +1,257 @@
+"""Texts as token ids: by a public vocabulary, or by a tokenizer that the user brings.
+
+The vocabulary is never built from the records: which words it has would tell of them, outside any guarantee. For the
+same reason all records are as long as the configuration says, and not as long as the longest of them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats32
+from fl_audit.data.files import read_text
+from fl_audit.data.named_arrays import packed
+from fl_audit.data.records import ColumnKind, ColumnUse, DataWarning
+from fl_audit.errors import InputError, require
+from fl_audit.learning.named_inputs import MASK, TOKENS, NamedInput
+from fl_audit.user_modules import import_function
+
+DEFAULT_TOKENS = 128
+_WORDS = re.compile(r"\w+|[^\w\s]")
+_LONGEST_WORD = 100  # characters; longer ones are unknown, as in WordPiece
+_PADDING, _UNKNOWN = ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
+_FIRST, _LAST = ("[CLS]", "<s>"), ("[SEP]", "</s>")
+_CONTINUES = "##"
+_TRIED = 2  # texts that a tokenizer is given alone
+_MANY = 0.2  # share of texts that are cut, or of tokens that are unknown, from which a person should look
+_WAYS = (
+    "accepted is one of vocabulary in [data], a public file of one token a line, and tokenizer in [data], your own "
+    "package.module:function; no vocabulary is built from the records, since its words would tell of them"
+)
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How a column of text is read; `InputError` unless exactly one of vocabulary and tokenizer is given."""
+
+    column: str  # name of the column
+    vocabulary: Path | None  # public file of one token a line
+    tokenizer: str | None  # `package.module:function`
+    tokens: int | None = None  # length of every record in tokens; None is 128
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("vocabulary", "tokenizer") if getattr(self, name) is not None]
+        found = f"text is {self.column!r} in [data], and nothing says how it becomes tokens"
+        if given:
+            found = f"text is {self.column!r} in [data] with both vocabulary and tokenizer"
+        require(len(given) == 1, f"{found}: {_WAYS}")
+        own = f"tokens is {self.tokens} in [data] with tokenizer = {self.tokenizer!r}, which decides the length itself"
+        require(self.tokenizer is None or self.tokens is None, f"{own}: leave tokens out")
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """What a column of text became."""
+
+    features: Floats32  # named arrays in rows, (n, width)
+    inputs: tuple[NamedInput, ...]  # where each stands
+    use: ColumnUse  # what the column is used as
+    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
+
+
+def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
+    """Return texts as token ids and the mask that says which of them are no padding.
+
+    Parameters
+    ----------
+    texts, settings, what
+        One text a record, how they are read, and where they stand, for messages.
+
+    Raises
+    ------
+    InputError
+        If the vocabulary or the tokenizer cannot be used.
+    """
+    if settings.vocabulary is None:
+        return _by_tokenizer(texts, settings, what)
+    vocabulary, length = read_vocabulary(settings.vocabulary), settings.tokens or DEFAULT_TOKENS
+    least = len(vocabulary.ends) + 1
+    require(length >= least, f"tokens is {length} in [data]: accepted are whole numbers from {least}")
+    pieces = [vocabulary.pieces(text) for text in texts]
+    ids = np.full((len(texts), length), vocabulary.padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, own in enumerate(pieces):
+        placed = vocabulary.within_ends(own[: length - len(vocabulary.ends)])
+        ids[row, : len(placed)], mask[row, : len(placed)] = placed, 1
+    rows, inputs = packed({TOKENS: ids, MASK: mask}, what)
+    inputs = tuple(replace(one, count=len(vocabulary.ids)) if one.name == TOKENS else one for one in inputs)
+    return EncodedTexts(rows, inputs, *_became(pieces, vocabulary, length, settings))
+
+
+def _became(
+    pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
+) -> tuple[ColumnUse, tuple[DataWarning, ...]]:
+    """Return what a column of text became, and what should be looked at."""
+    counts = np.array([len(own) for own in pieces])
+    cut = float((counts > length - len(vocabulary.ends)).mean())
+    unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
+    detail = f"{length} tokens of a vocabulary of {len(vocabulary.ids):,}; {cut:.0%} of the texts are longer and cut"
+    detail += f", {unknown:.0%} of the tokens are unknown"
+    cautions, place = list[DataWarning](), f"column {settings.column}"
+    if cut > _MANY:
+        cautions.append(DataWarning(f"{place}: {cut:.0%} of the texts are longer than {length} tokens and are cut"))
+    if unknown > _MANY:
+        found = f"{place}: {unknown:.0%} of the tokens are in no line of {settings.vocabulary}"
+        cautions.append(DataWarning(f"{found}: is it of another language or spelling?"))
+    return ColumnUse(settings.column, ColumnKind.TEXT, detail, odd=bool(cautions)), tuple(cautions)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens of a public file, in the order of its lines, and how texts become their ids.
+
+    Words are looked up as WordPiece does, as BERT's: lower-case and without accents where the file has no capital, cut
+    into the longest parts that the file has, the further parts written with ## before them. A file without such parts
+    has whole words alone.
+    """
+
+    ids: Mapping[str, int]  # the number of each token
+    padding: int  # what fills up a short text
+    unknown: int  # what stands for a word that the file has not
+    ends: tuple[int, ...] = ()  # what stands first, and what stands last; none where the file has no such tokens
+
+    @cached_property
+    def _is_lower(self) -> bool:
+        special = (*_PADDING, *_UNKNOWN, *_FIRST, *_LAST, "[MASK]", "<mask>")
+        return all(one == one.lower() for one in self.ids if one not in special and not _is_reserved(one))
+
+    @cached_property
+    def _has_parts(self) -> bool:
+        return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
+
+    def within_ends(self, ids: Sequence[int]) -> list[int]:
+        """Return ids with what stands first and last around them."""
+        return [self.ends[0], *ids, self.ends[1]] if self.ends else [*ids]
+
+    def pieces(self, text: str) -> list[int]:
+        """Return the ids of the tokens of a text, without what stands first and last."""
+        return [piece for word in _words(text, self._is_lower) for piece in self._pieces_of(word)]
+
+    def _pieces_of(self, word: str) -> Iterator[int]:
+        if word in self.ids:
+            yield self.ids[word]
+            return
+        found, start = list[int](), 0
+        while self._has_parts and start < len(word) <= _LONGEST_WORD:
+            ends = range(len(word), start, -1)
+            before = _CONTINUES if start else ""
+            end = next((end for end in ends if before + word[start:end] in self.ids), None)
+            if end is None:
+                break
+            found.append(self.ids[before + word[start:end]])
+            start = end
+        yield from found if start == len(word) else [self.unknown]
+
+
+def _is_reserved(token: str) -> bool:
+    return token.startswith(("[unused", "[UNUSED")) and token.endswith("]")
+
+
+def _words(text: str, is_lower: bool) -> list[str]:
+    """Return the words and marks of a text, as BERT's tokenizer takes them apart."""
+    if is_lower:
+        text = unicodedata.normalize("NFD", text.lower())
+        text = "".join(one for one in text if unicodedata.category(one) != "Mn")
+    text = "".join(f" {one} " if _stands_alone(one) else one for one in text)
+    return _WORDS.findall(text)
+
+
+def _stands_alone(character: str) -> bool:
+    """Return whether a character is a mark, or a Chinese one, which has no spaces around it."""
+    return character == "_" or 0x4E00 <= ord(character) <= 0x9FFF or 0x3400 <= ord(character) <= 0x4DBF
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Return the vocabulary of a file of one token a line.
+
+    Raises
+    ------
+    InputError
+        If the file is none, or has no tokens for padding and for unknown words.
+    """
+    text = read_text(path)
+    own = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
+    is_json = text.lstrip().startswith("{")
+    require(not is_json, f"{path} is JSON, as tokenizer.json is: accepted is a file of one token a line, or {own}")
+    lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+    ids = {token: number for number, token in reversed(list(enumerate(lines)))}
+    doubled = next((line for number, line in enumerate(lines) if ids[line] != number), None)
+    require(doubled is None, f"{path} has the token {doubled!r} in two lines: accepted is each token once, or {own}")
+
+    def placed(names: tuple[str, ...]) -> int | None:
+        return next((ids[name] for name in names if name in ids), None)
+
+    padding, unknown = placed(_PADDING), placed(_UNKNOWN)
+    if padding is None or unknown is None:
+        lacking = " and ".join(names[0] for names, one in ((_PADDING, padding), (_UNKNOWN, unknown)) if one is None)
+        raise InputError(f"vocabulary {path} has no line {lacking}: accepted is a file with both [PAD] and [UNK]")
+    first, last = placed(_FIRST), placed(_LAST)
+    return Vocabulary(ids, padding, unknown, () if first is None or last is None else (first, last))
+
+
+def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
+    """Return what a tokenizer of the user's own makes of texts."""
+    name = settings.tokenizer or ""
+    tokenize = import_function(name, "tokenizer")
+    arrays = _arrays(tokenize(list(texts)), name, len(texts))
+    _require_own(tokenize, texts, arrays, name)
+    rows, inputs = packed(arrays, f"tokenizer {name!r}")
+    length = next(iter(arrays.values())).shape[1:]
+    named = f"{', '.join(arrays)} of {'x'.join(map(str, length)) or 'one number'} by {name}"
+    return EncodedTexts(rows, inputs, ColumnUse(settings.column, ColumnKind.TEXT, named))
+
+
+def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]:
+    accepted = (
+        'accepted are arrays by their names, such as {"input_ids": (n, tokens), "attention_mask": (n, tokens)}, as '
+        'tokenizer(texts, padding="max_length", truncation=True, max_length=64) of transformers gives them'
+    )
+    made = f"tokenizer {name!r} returned a {type(found).__name__}"
+    require(isinstance(found, Mapping) and bool(found), f"{made}: {accepted}")
+    arrays = {}
+    for key, values in found.items():
+        try:
+            arrays[str(key)] = np.asarray(values)
+        except ValueError as error:
+            raise InputError(f"tokenizer {name!r} made {key} of unequal lengths: {accepted}") from error
+        shape, kind = arrays[str(key)].shape, arrays[str(key)].dtype.kind
+        fits = kind in "biuf" and len(shape) >= 1 and shape[0] == count
+        require(fits, f"tokenizer {name!r} made {key} of shape {shape} for {count} texts: {accepted}")
+    return arrays
+
+
+def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArray[np.generic]], name: str) -> None:
+    """Refuse a tokenizer that makes something else of a text that is alone: other records then decide its tokens."""
+    for place in range(min(_TRIED, len(texts))):
+        alone = _arrays(tokenize([texts[place]]), name, 1)
+        same = alone.keys() == arrays.keys()
+        lengths = same and all(alone[key].shape[1:] == arrays[key].shape[1:] for key in arrays)
+        longest = (
+            f"tokenizer {name!r} makes texts as long as the longest that it is given, which tells of other records"
+        )
+        require(
+            lengths or not same, f'{longest}: accepted is one length, such as by padding="max_length", max_length=64'
+        )
+        equal = same and all(np.array_equal(alone[key][0], arrays[key][place]) for key in arrays)
+        require(
+            equal,
+            f"tokenizer {name!r} makes other tokens of a text that is alone, as one does that builds its vocabulary "
+            "from what it is given, which tells of other records: accepted is one whose vocabulary is public and fixed",
+        )

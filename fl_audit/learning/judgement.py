@@ -1,0 +1,52 @@
+"""What is found of a model before it is trained: how it runs, and how much memory a pass over one example needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.learning.module_checks import constants_of, without_hints
+
+_BYTES = 4  # of a scalar
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the process that had records of the data found of a model, for processes that have none."""
+
+    fast: bool  # whether it runs on stacked layers
+    activations: int  # scalars of activations that a pass holds of one example
+
+
+def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
+    """Return how many scalars the backward pass of a computation keeps, beside the weights and constants of a module.
+
+    Parameters
+    ----------
+    module, run
+        The module, and what computes a loss from its trained parameters by name.
+    """
+    own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
+    held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
+    kept, sizes = list[Tensor](), dict[int, int]()
+
+    def note(saved: Tensor) -> Tensor:
+        place = _address(saved)
+        if place is not None and place not in held:
+            # What is kept alive here: an address that is free again would be counted once for all that lie there.
+            kept.append(saved)
+            sizes[place] = saved.untyped_storage().nbytes() // _BYTES
+        return saved
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved), without_hints():
+        run(own)
+    return sum(sizes.values())
+
+
+def _address(value: Tensor) -> int | None:
+    """Return where a tensor lies; None of one without a place of its own, as `torch.func` makes them."""
+    try:
+        return value.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return None

@@ -1,0 +1,45 @@
+"""What the forward of a model is given by name, such as the token ids of a text and their padding mask.
+
+Records are rows of 32-bit floating-point numbers in every place where they are chosen, divided, sent and counted. Such
+a number holds whole numbers up to 2^24 exactly, so the named arrays of a record stand one after the other in its row,
+and a model is given them in their own shapes, whole numbers as int64.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+LARGEST_WHOLE = 2**24
+"""Largest whole number of a named array: a 32-bit floating-point number holds all up to it exactly."""
+TOKENS, MASK = "input_ids", "attention_mask"
+"""The names that models of text have for the ids of tokens, and for which of them are no padding."""
+
+
+@dataclass(frozen=True)
+class NamedInput:
+    """An array that a model is given by its name."""
+
+    name: str  # name of the argument of the model's forward
+    shape: tuple[int, ...]  # of one record; empty for a single number
+    is_whole: bool  # whether its numbers are whole, and the model is given int64
+    count: int | None = None  # how many ids there are, 0 to count - 1, where a public vocabulary says so
+
+    @property
+    def width(self) -> int:
+        """Numbers of one record."""
+        return prod(self.shape)
+
+
+def width_of(inputs: tuple[NamedInput, ...]) -> int:
+    """Return how many numbers the named arrays of one record are."""
+    return sum(one.width for one in inputs)
+
+
+def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
+    """Return how many ids the tokens of a text have; None where no public vocabulary says so.
+
+    Examples
+    --------
+    >>> vocabulary_size((NamedInput("input_ids", (8,), True, 30_522), NamedInput("attention_mask", (8,), True)))
+    30522
+    """
+    return next((one.count for one in inputs if one.name == TOKENS), None)

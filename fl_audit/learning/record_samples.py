@@ -1,0 +1,81 @@
+"""Gradients of single records as Opacus forms them: lookups that all records share, and what Opacus cannot form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError, require
+
+_ACCEPTED = (
+    "accepted with strategy 'dp-sgd-clients' are models that train it no more, by .requires_grad_(False); strategy "
+    "'dp-fedsgd' has no such limit"
+)
+
+
+_TRIED = 2
+
+
+class SharedLookups:
+    """Gives each record a row of its own where a model looks up the same for all of them, such as positions.
+
+    Opacus takes the first axis of what a layer is given for the records, and positions of shape (1, tokens) for one.
+
+    Parameters
+    ----------
+    module, features
+        The module, whose lookups are given hooks where its outputs stay the same, and records that it runs on.
+    """
+
+    def __init__(self, module: nn.Module, features: Tensor) -> None:
+        self.records = 0  # of the batch that is run next
+        lookups = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
+        if not lookups or len(features) < _TRIED:
+            return
+        self.records = _TRIED
+        expected = _outputs(module, features)
+        for layer in lookups:
+            handle = layer.register_forward_pre_hook(self._expanded)
+            # Some models give each record its row themselves, behind the lookup.
+            if expected is None or (found := _outputs(module, features)) is None or not torch.equal(found, expected):
+                handle.remove()
+
+    def _expanded(self, layer: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not given or not isinstance(given[0], Tensor) or given[0].dim() < 2 or len(given[0]) != 1:
+            return None
+        return (given[0].expand(self.records, *given[0].shape[1:]), *given[1:])
+
+
+def _outputs(module: nn.Module, features: Tensor) -> Tensor | None:
+    try:
+        with torch.no_grad():
+            found = module(features[:_TRIED])
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return None
+    return found if isinstance(found, Tensor) else None
+
+
+def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> None:
+    """Refuse what Opacus cannot train: a parameter without a gradient for each record of a batch.
+
+    Parameters
+    ----------
+    parameters, records
+        The trained parameters by name, after a backward pass, and the number of records in it.
+
+    Raises
+    ------
+    InputError
+        If there is one.
+    """
+    for name, parameter in parameters.items():
+        found: Any = getattr(parameter, "grad_sample", None)
+        if found is None:
+            raise InputError(
+                f"Opacus has no gradient of single records for parameter {name!r}, which is used outside of the "
+                f"layer that holds it: {_ACCEPTED}"
+            )
+        last = found[-1] if isinstance(found, list) else found
+        said = f"Opacus forms {len(last)} gradients of parameter {name!r} for {records} records, which share it"
+        require(len(last) == records, f"{said}: {_ACCEPTED}")

@@ -1,0 +1,173 @@
+"""Models of transformers and peft as factories return them: taken, exact for padded texts, and bounded in memory."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learning import library_models as library
+from torch import Tensor, nn
+
+from fl_audit.data.texts import read_vocabulary
+from fl_audit.errors import InputError
+from fl_audit.learning import stacked_model
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.private_training import PrivateSteps, private_updates
+from fl_audit.learning.stacked_model import StackedModel
+
+pytest.importorskip("transformers", reason="the extra `text` is not installed")
+pytest.importorskip("peft", reason="the extra `text` is not installed")
+pytestmark = pytest.mark.long
+
+_MOST_APART = 1e-5
+
+
+def built(made: Callable[..., nn.Module], records: Tensor, is_text: bool = True) -> StackedModel:
+    inputs = library.INPUTS if is_text else ()
+    spec = ModelSpec("theirs:build", tuple(records.shape[1:]), library.CLASSES, inputs)
+    names = tuple(f"record {number}" for number in range(len(records)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
+        return stacked_model._built(spec, ProbeRecords(records, names))
+
+
+def drawn(made: Callable[..., nn.Module]) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        return made()
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    return [one for one in module.parameters() if one.requires_grad]
+
+
+def truth(module: nn.Module, call: Callable[[nn.Module, Tensor], Tensor], records: Tensor, labels: Tensor) -> Tensor:
+    """The gradient of every record, (n, parameters), by torch alone in double precision on the library's own module."""
+    exact = copy.deepcopy(module).double().eval()
+    found = []
+    for record, label in zip(records, labels, strict=True):
+        loss = nn.functional.cross_entropy(call(exact, record.unsqueeze(0)), label.unsqueeze(0))
+        found.append(torch.cat([one.flatten() for one in torch.autograd.grad(loss, trained(exact))]))
+    return torch.stack(found)
+
+
+def of_text(module: nn.Module, record: Tensor) -> Tensor:
+    """As the library's users call it: ids and a mask of whole numbers, in two axes."""
+    ids, mask = record.long().split(library.TOKENS, dim=1)
+    found = module(input_ids=ids, attention_mask=mask)
+    return found if isinstance(found, Tensor) else found.logits  # type: ignore[no-any-return]
+
+
+def of_pictures(module: nn.Module, record: Tensor) -> Tensor:
+    return module(record.double()).logits  # type: ignore[no-any-return]
+
+
+def require_exact(made: Callable[..., nn.Module], records: Tensor, call: Callable[..., Tensor], is_text: bool) -> None:
+    module, labels = drawn(made), torch.arange(len(records)) % library.CLASSES
+    model = built(lambda: copy.deepcopy(module), records, is_text)
+    gradients = truth(module, call, records, labels)
+    norm = float(gradients.norm(dim=1).median())
+    flat = torch.cat([one.detach().flatten() for one in trained(module)])
+    found = model.clipped_sum(flat.unsqueeze(0), records, labels, norm)[0]
+    expected = (gradients * (norm / gradients.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
+    assert gradients.norm(dim=1).min() > 0
+    assert float((found.double() - expected).norm() / expected.norm()) < _MOST_APART
+    mean = model.mean_gradients(flat.unsqueeze(0), records, labels)[0]
+    assert float((mean.double() - gradients.mean(0)).norm() / gradients.mean(0).norm()) < _MOST_APART
+
+
+@pytest.mark.parametrize("name", library.OF_TEXT)
+def test_a_model_of_a_library_is_taken_as_it_is_and_its_clipped_sums_are_exact(name: str) -> None:
+    require_exact(library.OF_TEXT[name], library.texts(), of_text, is_text=True)
+
+
+def test_a_model_of_pictures_of_a_library_is_taken_as_it_is() -> None:
+    pictures = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(2))
+    require_exact(library.vit, pictures, of_pictures, is_text=False)
+
+
+def test_a_text_stands_for_itself_however_much_others_are_padded() -> None:
+    records = library.texts()
+    model = built(library.bert, records)
+    flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+    together = model.logits(flat, records)[0]
+    alone = torch.cat([model.logits(flat, record.unsqueeze(0))[0] for record in records])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+    others = records.clone()
+    padded = others[:, library.TOKENS :] == 0
+    others[:, : library.TOKENS][padded] = 7.0  # what stands behind the end of a text is not read
+    torch.testing.assert_close(model.logits(flat, others)[0], together, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bert with LoRA"])
+def test_private_clients_train_it_on_the_same_gradients(name: str) -> None:
+    records = library.texts(8)
+    labels = torch.arange(8) % library.CLASSES
+    model = built(library.OF_TEXT[name], records)
+    flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+    steps = PrivateSteps(LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=0.0)
+    found = private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
+    expected = model.clipped_sum(flat, records, labels, 0.5) / 8
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
+
+
+def frozen_bias(classes: int = 3) -> nn.Module:
+    model: nn.Module = library.t5(classes)
+    for name, part in model.named_parameters():
+        part.requires_grad_("relative_attention_bias" not in name)
+    return model
+
+
+def test_what_opacus_cannot_form_is_refused_with_a_remedy_that_works() -> None:
+    records, labels = library.texts(8), torch.arange(8) % library.CLASSES
+    steps = PrivateSteps(LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=1.0)
+
+    def train(made: Callable[..., nn.Module]) -> Tensor:
+        model = built(made, records)
+        flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+        return private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
+
+    for name in ("t5", "bert with IA3", "bert with a prompt"):
+        with pytest.raises(InputError, match=r"Opacus .*\.requires_grad_\(False\)") as caught:
+            train(library.OF_TEXT[name])
+        assert "\n" not in str(caught.value)
+    assert bool(torch.isfinite(train(frozen_bias)).all())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "right"),
+    [
+        ("with_random_masks", r"hidden_dropout_prob=0, attention_probs_dropout_prob=0", "bert"),
+        ("without_head", r"no logits: .*ForSequenceClassification with num_labels=3", "bert"),
+        ("without_padding_id", r"pad_token_id=0", "gpt2"),
+    ],
+)
+def test_a_model_of_a_library_that_cannot_be_used_is_told_what_fixes_it(wrong: str, said: str, right: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        built(getattr(library, wrong), library.texts())
+    assert "\n" not in str(caught.value)
+    assert built(getattr(library, right), library.texts()).cautions == ()
+
+
+def test_the_size_of_a_pass_follows_what_a_model_keeps_and_not_what_it_trains() -> None:
+    whole, adapted = built(library.bert, library.texts()), built(library.bert_lora, library.texts())
+    assert adapted.layout.size < 0.05 * whole.layout.size
+    # Ten tokens, 16 wide: beside three hundred weights it keeps the inputs of some twenty layers.
+    assert adapted.activations > 5 * adapted.layout.size
+    assert adapted.examples_per_pass * adapted.activations <= stacked_model.PASS_BUDGET
+
+
+def test_a_vocabulary_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "food", "un", "##happi", "##ness", "-", "'", "s", "!"]
+    words += ["cafe", "日", "5", "##0", "$", "a"]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+    theirs, ours = BertTokenizer(str(path)), read_vocabulary(path)
+    for text in ("The food's UNHAPPINESS!", "café - 日本 500 $", "a\tthe\n\nzebra-food", "", "un happi ness_the"):
+        assert ours.within_ends(ours.pieces(text)) == theirs(text)["input_ids"]
