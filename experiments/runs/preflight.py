@@ -1,4 +1,4 @@
-"""What the first step of a training would do, found out before the run: numbers that 32 bits cannot hold are refused.
+"""Check of the first step of a training before the run: numbers that 32 bits cannot hold are refused.
 
 Models, gradients and noise are 32-bit floating-point numbers. A norm or a rate far from any useful value leaves their
 range only once clients have begun to train, where all that can be said is that a model is not finite.
@@ -101,7 +101,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
 def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float, models: Tensor) -> None:
     """Make one step as the server would, and see whether gradients and model are finite before and after it."""
     mechanism, sizes = federation.public.mechanism, federation.training.features.abs().flatten(1).amax(1)
-    # Where the few examples with the largest features overflow nothing, none does.
+    # If the few examples with the largest features do not overflow, none does.
     examples = federation.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())
     total = _contribution(federation, models, examples)
     if not _is_finite(federation, models, examples, total):
@@ -154,7 +154,7 @@ class _Lever(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """How many orders of magnitude it lies above the usual one."""
+        """Number of orders of magnitude by which the value lies above the usual one."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 

@@ -27,14 +27,14 @@ OWNER = "owner"
 RECORDS_PER_USER = "records-per-user"
 """Settings of every data set: that its owners are its users, and how many records of each are read."""
 OptionValue = str | int | tuple[str, ...]
-"""What an option may be: text, a number, or several texts."""
+"""Type of the value of an option: text, a whole number, or several texts."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], Source]
 _Finder = Callable[[Path | None], object]
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Which data to load; hashable, so that equal specifications are loaded once."""
+    """Specification of the data to load; it is hashable, so that equal specifications are loaded once."""
 
     name: str  # name in the catalogue, see `available`
     data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
@@ -90,7 +90,7 @@ _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
 _TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
-"""How the name of a data set of the hub begins."""
+"""Prefix of the name of a data set of the Hugging Face hub."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
@@ -268,7 +268,7 @@ def _load(spec: DataSpec) -> Source:
     entry = _entry(spec.name)
     given = dict(spec.options)
     per_user = given.pop(RECORDS_PER_USER, None)
-    # Where a data set comes with owners, as FEMNIST does with its writers, these can be the users.
+    # If a data set comes with owners, as FEMNIST does with its writers, the owners can be the users.
     owners_are_users = "user" not in (*entry.required, *entry.optional) and given.get("user") == OWNER
     if owners_are_users:
         del given["user"]

@@ -1,4 +1,4 @@
-"""What each column of a table becomes: a number, levels, or a refusal that names the remedy."""
+"""Encoding of the columns of a table as numbers or levels; refusals of other columns name the remedy."""
 
 import re
 from collections import Counter
@@ -57,7 +57,7 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where the records of a table come from."""
+    """Files and rows that the records of a table come from."""
 
     file: str  # file of the records that training sets are drawn from
     test_file: str  # file of the test records that follow them; the same file if there are none

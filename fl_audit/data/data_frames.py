@@ -41,7 +41,7 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     """
     columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
-    # Where there is no line of names, the label cannot be found, and that is what to fix.
+    # If the file has no line of column names, the label cannot be found, and the message says so.
     unnamed = "".join(f"; {one.text}" for one in header_warnings(columns))
     require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{unnamed}")
     for name in settings.drop:
@@ -237,7 +237,7 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     """Return a refusal of columns that cannot all be left out, since nothing would be left to learn from."""
     other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
     error, remedy = next(other, (refused[0], None))
-    # What is refused, without the advice to leave the column out.
+    # The reason of the refusal, without the advice to leave the column out.
     reason = re.split(rf"[:;,] [^:;]*{re.escape(str(error.remedies[0]))}", str(error))[0]
     lacking = "without it no column is left to learn from"
     if remedy is None:
@@ -263,8 +263,8 @@ def _complete_records(
     frame: pd.DataFrame, path: Path, settings: TableSettings
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
     """Return the records without a missing cell, and a warning of each class that loses most of its records."""
-    # Where none may be left out, or a class would have no record left, remedies leave out columns, those that lack most
-    # first, until every class keeps half of its records. With more than `max_levels` labels no class is looked after.
+    # If no record may be left out, or a class would have no record left, remedies leave out columns, first those that
+    # lack most, until every class keeps half of its records. With more than `max_levels` labels, classes are ignored.
     words = words_among_numbers(frame)
     gaps = frame.isna()
     for name, own in words.items():

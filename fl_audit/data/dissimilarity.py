@@ -1,4 +1,4 @@
-"""How far records lie apart, images by structural similarity (SSIM): exactly, and faster within a rounding error."""
+"""Dissimilarity of records, of images by structural similarity (SSIM): exact, and faster within a rounding error."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosi
 
 @dataclass(frozen=True)
 class Patches:
-    """What SSIM needs of each window of n images, for w windows in each."""
+    """Statistics of the windows of n images that SSIM is computed from, for w windows in each image."""
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats

@@ -60,7 +60,7 @@ def encode_labels(
 
 
 class Owners(NamedTuple):
-    """Whose each record is, as positions in names; None and no names where that is not known."""
+    """The owner of each record, as a position in names; None and no names if the owners are not known."""
 
     codes: Integers | None = None
     names: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 AdjacencyMatrix = NDArray[np.bool_]
-"""Which pairs of a graph's nodes are joined: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
+"""Truth values of the edges of a graph: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
 GRAPH_NODES = 128
 """Nodes that a graph keeps unless another number is named. Of COLLAB's 5,000 graphs 508 have more, and lose nodes.
 
@@ -165,7 +165,7 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     one. Any numbers from 0 to below 1, shape (n, *packed_shape(nodes)), are graphs, of which the first 24 binary digits
     count; uniform ones are random graphs, so that whoever tries a model on random numbers tries it on graphs.
     """
-    # Whoever only names a randomizer would wait for it.
+    # Imported here, because code that only names a randomizer would otherwise wait for the import.
     import torch
 
     nodes = packed.shape[1]

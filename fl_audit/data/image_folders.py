@@ -26,7 +26,7 @@ _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """How pictures are read."""
+    """Settings by which pictures are read."""
 
     size: int | None = None  # height and width in pixels, from 1, that all are scaled to; None keeps their common size
     grey: bool = False  # whether colours become grey; without it pictures keep three channels unless all are grey

@@ -1,4 +1,4 @@
-"""What a configuration says of data, by name: dissimilarities, neighbours and partitions."""
+"""Names that a configuration uses for data: dissimilarities, neighbours and partitions."""
 
 from enum import StrEnum
 
@@ -19,7 +19,7 @@ class Dissimilarity(StrEnum):
 
 
 class AcrossClients(StrEnum):
-    """What becomes of a user whose records lie at several clients.
+    """Treatment of users whose records lie at several clients.
 
     Users are REFUSE-d with their number, or each is given as a whole to the client that has the FIRST of its records.
     """
@@ -29,7 +29,10 @@ class AcrossClients(StrEnum):
 
 
 class RecordAxes(StrEnum):
-    """What the two axes of a record in an archive are: height and width of a PICTURE, or steps and features."""
+    """Meaning of the two axes of a record in an archive.
+
+    They are height and width of a PICTURE, or steps and features of a SEQUENCE.
+    """
 
     PICTURE = "picture"
     SEQUENCE = "sequence"
@@ -39,7 +42,7 @@ Measure = Dissimilarity | str  # a dissimilarity, or the name `package.module:na
 
 
 class NeighbourChoice(StrEnum):
-    """How the differing record is chosen, where it is not named."""
+    """Rule that chooses the differing record if the configuration does not name it."""
 
     MOST_DISSIMILAR = "most-dissimilar"
     LEAST_DISSIMILAR = "least-dissimilar"
@@ -53,7 +56,7 @@ RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
 
 
 class PartitionScheme(StrEnum):
-    """How records are divided among clients.
+    """Scheme that divides the records among the clients.
 
     IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet distribution. PATHOLOGICAL: a few
     classes a client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes

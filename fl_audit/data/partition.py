@@ -69,7 +69,7 @@ def partition_records(
     random = generator(seed, Purpose.PARTITION)
     order = random.permutation(len(labels))
     if scheme is PartitionScheme.IID:
-        # What IidPartitioner gives out, without the seconds that every client would need to import flwr-datasets.
+        # The same parts as of IidPartitioner, without the seconds that every client would need to import flwr-datasets.
         return tuple(np.sort(part) for part in np.array_split(order, clients))
     parts = _divide(scheme, clients, settings, labels[order], order, int(random.integers(2**31)))
     _check_parts(parts, len(labels), scheme)

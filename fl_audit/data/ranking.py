@@ -102,7 +102,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """What is looked for: the first `count` pairs, or the first that rank behind `after`."""
+    """Search for the first `count` pairs in the ranking, or for the first that rank behind `after`."""
 
     measure: Measure
     count: int

@@ -36,7 +36,7 @@ class Records:
     owner: Integers | None = None  # whose each record is, shape (n,), positions in `owners`, as int64; None if unknown
     owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
     graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
-    # Which person each record is about, shape (n,), positions in `users`, as int64; None if unknown. A user can have
+    # The person that each record is about, shape (n,), positions in `users`, as int64; None if unknown. A user can have
     # several records, and an owner records of many users.
     user: Integers | None = None
     users: tuple[str, ...] = ()  # names of the users, also of those without a record; empty if they are unknown
@@ -102,7 +102,7 @@ class Records:
 
 
 class ColumnKind(StrEnum):
-    """What a column of a table, or a folder of pictures, is used as."""
+    """Use of a column of a table, or of a folder of pictures."""
 
     NUMBER = "number"
     LEVELS = "levels"
@@ -116,7 +116,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """What a column of a table became."""
+    """Result of reading one column of a table."""
 
     name: str  # name of the column in the file
     kind: ColumnKind  # what it is used as
@@ -169,7 +169,7 @@ class Identifier:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """Where a column of a table stands among the features of a record."""
+    """Position of a column of a table among the features of a record."""
 
     name: str  # its name, or its number where columns have no names
     start: int  # its first feature
@@ -199,8 +199,8 @@ class Source:
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
     columns: tuple[ColumnUse, ...] = ()  # what each column of a table became; empty where all are read in one way
-    # Where each column of a table stands among the features; empty where every feature is a column without a name, and
-    # where records are no tables.
+    # Position of each column of a table among the features; empty if every feature is a column without a name, or the
+    # records are not rows of a table.
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
@@ -231,7 +231,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """What records are that are no table, in a word."""
+        """The kind of records that are not rows of a table, in a word or two."""
         if self.pool.inputs:
             return "texts" if any(one.name == TOKENS for one in self.pool.inputs) else "named arrays"
         return "graphs" if self.pool.graphs else "sequences" if self.is_sequence else "images"

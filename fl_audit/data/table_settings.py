@@ -1,4 +1,4 @@
-"""How a table is read: the settings of a configuration that belong to its file and its columns."""
+"""Settings by which a table is read: those of a configuration that belong to its file and its columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -18,7 +18,7 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How a table is read; `InputError` if separator or decimal is no such mark, or the owner is dropped."""
+    """Settings by which a table is read; `InputError` if separator or decimal is no mark, or the owner is dropped."""
 
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
@@ -80,7 +80,7 @@ class TableSettings:
 
     @property
     def of_text(self) -> TextSettings | None:
-        """How the column of text is read; None where none is named."""
+        """The settings by which the column of text is read; None if no column of text is named."""
         if self.text is None:
             return None
         vocabulary = None if self.vocabulary is None else Path(self.vocabulary)

@@ -219,7 +219,7 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
             marks = _marks_of(column)
             sure.update({only for only in marks.values() if only})
             unsure = unsure or next(((str(name), cell) for cell, only in marks.items() if not only), None)
-    # Where numbers are written both ways, the columns with the rarer mark are refused when they are encoded.
+    # If numbers are written both ways, the columns with the rarer mark are refused when they are encoded.
     if sure.total() or unsure is None:
         return max(DECIMAL_MARKS, key=lambda mark: sure[mark])
     where, cell = unsure

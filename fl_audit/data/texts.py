@@ -39,7 +39,7 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How a column of text is read; `InputError` unless exactly one of vocabulary and tokenizer is given."""
+    """Settings of a column of text; `InputError` unless exactly one of vocabulary and tokenizer is given."""
 
     column: str  # name of the column
     vocabulary: Path | None  # public file of one token a line
@@ -58,7 +58,7 @@ class TextSettings:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """What a column of text became."""
+    """Features of a column of text, and how they are laid out."""
 
     features: Floats32  # named arrays in rows, (n, width)
     inputs: tuple[NamedInput, ...]  # where each stands

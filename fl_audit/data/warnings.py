@@ -1,4 +1,4 @@
-"""What should make the user of a table look twice: each said once, with the setting that fixes it."""
+"""Warnings about a table that its user should check: each is given once, with the setting that fixes it."""
 
 import re
 from collections import Counter

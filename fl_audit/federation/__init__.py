@@ -1,1 +1,1 @@
-"""What every party of a federation knows and sees, and what a finished run has."""
+"""Knowledge and observations of every party of a federation, and the results of a finished run."""

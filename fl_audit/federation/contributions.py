@@ -26,7 +26,7 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class RoundContext:
-    """What of a round decides the contributions, beside the models."""
+    """Numbers of a round that contributions depend on, beside the models."""
 
     number: int  # the round, from 1
     norms: Tensor | None = None  # the clipping norms of the round where they are adaptive, float64 (trials,)
@@ -41,7 +41,7 @@ class RoundContext:
 
 @dataclass(frozen=True)
 class Contributed:
-    """What a unit, or all units of a client, add in every trial."""
+    """Contribution of a unit, or of all units of a client, in every trial."""
 
     total: Tensor  # float32 (trials, parameters)
     # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (trials,); of users 1/2 and for
@@ -221,7 +221,7 @@ def differing_contributions(
 
 @dataclass(frozen=True)
 class OwnDraws:
-    """Where a client draws its samples and its noise from."""
+    """Sources of randomness from which a client draws its samples and its noise."""
 
     seed: int  # the client's own secret seed
     trials: tuple[int, ...]  # numbers of the trials that are trained

@@ -31,7 +31,7 @@ MODELS = 8  # of how many trials the initial weights are looked at, where trials
 
 @dataclass(frozen=True, eq=False)
 class CraftedMeasures:
-    """What crafting came to at the initial weights; means are over the weights of a few trials."""
+    """Result of crafting a record at the initial weights; means are over the weights of a few trials."""
 
     record: Floats32  # features of x, shape (*shape)
     label: int  # its class

@@ -28,7 +28,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
 @dataclass(frozen=True)
 class Federation:
-    """What every party of a federation knows."""
+    """Public description of a federation, which every party knows."""
 
     data: DataSpec  # the source of records
     data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
@@ -54,29 +54,29 @@ class Federation:
     )
     threat_model: ThreatModel = CLIENT_ALONE  # from where the insider looks
     insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
-    # How many units are in with probability 1/2 in each trial, independently: 1 in the identifiability audit, whose
-    # target is that of the pair; from 2 in the membership audit, whose pair names the first of them.
+    # Number of units that are in with probability 1/2 in each trial, independently: 1 in the identifiability audit,
+    # whose target is that of the pair; from 2 in the membership audit, whose pair names the first of them.
     targets: int = 1
-    # How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
-    # targets' losses up; 0 is an honest one.
+    # Number of records' worth of gradient that a malicious insider adds to its contribution for each target, to push
+    # the targets' losses up; 0 is an honest one.
     ascent: float = 0.0
-    # Which targets are in a trial: each by a coin of its own, or exactly one, where they are candidates.
+    # Scheme that draws the targets of a trial: each by a coin of its own, or exactly one if they are candidates.
     membership_scheme: MembershipScheme = MembershipScheme.BY_COINS
-    # How likely each of these candidates is before anything is seen: positive or 0, with a sum of 1, as many as there
+    # Probability of each of these candidates before anything is seen: positive or 0, with a sum of 1, as many as there
     # are targets. Empty where all are equally likely.
     candidate_prior: tuple[float, ...] = ()
     # The column whose values are the candidates: the differing record has one of them in each trial. None where the
     # candidates are units of D.
     candidate_column: str | None = None
     weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
-    # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
-    # is its secret, so nobody else can recompute what it contributes, and there is no insider.
+    # Mechanism by which every owner randomises its own records, once, before anything is trained on them; None without
+    # one. Its draws are secret, so nobody else can recompute what an owner contributes, and there is no insider.
     local_randomizer: LocalRandomizer | None = None
-    # How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
-    # or, where clients train privately, records of the client that holds the first target. 0 plays another federation.
+    # Number of canaries that take part in every round, each by the toss of a coin: clients of their own beside the
+    # others, or, where clients train privately, records of the client that holds the first target. 0 without canaries.
     canaries: int = 0
-    # How many users the records of D have, where users are units, and what became of those whose records lay at several
-    # clients; 0 where users are no units.
+    # Number of users that the records of D have, if users are units, and the treatment of those whose records lie at
+    # several clients; 0 if users are no units.
     users: int = 0
     user_across_clients: AcrossClients = AcrossClients.REFUSE
 
@@ -110,17 +110,17 @@ class Federation:
 
     @property
     def records_held(self) -> int:
-        """How many records the owners hold, those among them that are in no trial together."""
+        """Number of records that the owners hold, including candidates that are never in the same trial."""
         return self.records + (0 if self.candidate_column is None else self.targets - 1)
 
     @property
     def prior_of_candidates(self) -> Floats:
-        """How likely each target is, where exactly one is in, before anything is seen; float64 (targets,)."""
+        """Prior probability of each target if exactly one of them is in a trial; float64 (targets,)."""
         return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
 
     @property
     def nodes(self) -> int:
-        """How many nodes a federation has: its clients, and those that send canaries and nothing else."""
+        """Number of nodes of a federation: its clients, and those that send canaries and nothing else."""
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:

@@ -28,7 +28,7 @@ _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What was claimed and played: the one place in which a report reads the mechanism."""
+    """Facts on the claim and the federation of a run: the one place in which a report reads the mechanism."""
 
     federation: Federation  # what every party knew
     guarantee: Guarantee | None  # what was claimed; None where nothing was
@@ -40,7 +40,7 @@ class RunFacts:
     record_claim: RecordClaim | None = None  # what randomising guarantees each record; None where none is randomised
     crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
     commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
-    # What an audit of one kind knows of the run beside its tables, by its type.
+    # Findings that an audit of one kind has of the run beside its tables, by type.
     of_audit: Findings = field(default_factory=lambda: Findings({}))
     # After how many trials this run was judged, rising, this time the last; empty where that was not noted.
     looks: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class RunFacts:
 
     @property
     def stated_guarantee(self) -> Guarantee:
-        """What was claimed, for what only a run with a guarantee has."""
+        """The claimed guarantee, for analyses that only a run with a guarantee has."""
         assert self.guarantee is not None, "what was not claimed is not measured"
         return self.guarantee
 
@@ -65,12 +65,12 @@ class RunFacts:
 
     @property
     def relation(self) -> Adjacency:
-        """How the two training sets differ."""
+        """The adjacency relation of the two training sets."""
         return self.federation.mechanism.adjacency
 
     @property
     def units(self) -> int:
-        """How many records, users or clients the guarantee protects."""
+        """Number of records, users or clients that the guarantee protects."""
         return self.federation.records if self.relation.unit is Unit.RECORD else self.federation.units
 
     @property
@@ -183,7 +183,7 @@ class FinishedRun:
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """What the insider scored each trial, shape (trials,), where it has no log-odds; None elsewhere."""
+        """Scores of the insider, shape (trials,), if it has scores in place of log-odds; None otherwise."""
         table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
@@ -195,7 +195,7 @@ class FinishedRun:
 
     @cached_property
     def increments(self) -> Floats:
-        """What each round added to the log-odds of D against D', shape (trials, rounds)."""
+        """Increments of the log-odds of D against D' in each round, shape (trials, rounds)."""
         if "increment" in self.tables.rounds:
             return self.by_trial("increment")
         return increments_of(self.by_trial("log_odds"))  # runs of an older version kept cumulated log-odds only

@@ -1,4 +1,4 @@
-"""How many records, users and clients belong together at most: what group privacy counts."""
+"""Largest numbers of records, users and clients that belong together, for guarantees of group privacy."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
-"""What an adversary can work out of a round: both hypotheses about what it saw, and what it saw, made comparable.
+"""Both hypotheses of an adversary about a round, and its observation, made comparable.
 
-It knows all units but the differing one, who of them took part, and every public number. From that follow the two sums
-that a release can be made of. What it knows of the noise it subtracts; noise that is correlated over rounds it whitens.
+The adversary knows all units but the differing one, which of them took part, and every public number. The two sums that
+a release can be made of follow from these. The adversary subtracts the noise that it knows, and whitens noise that is
+correlated over rounds.
 """
 
 from typing import NamedTuple, assert_never
@@ -20,7 +21,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 class LikelihoodQuestion(NamedTuple):
-    """What is to be weighed: something observed, and both hypotheses about its mean."""
+    """An observation, and both hypotheses about its mean, of which the likelihood ratio is wanted."""
 
     observed: Tensor
     hypotheses: Hypotheses

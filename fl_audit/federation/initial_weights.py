@@ -1,4 +1,4 @@
-"""Where training begins: weights drawn for each trial, or weights trained in public before, the same in all trials.
+"""Initial weights of training: drawn for each trial, or trained in public before and the same in all trials.
 
 A guarantee of differential privacy holds from whatever weights training begins, so an audit may choose them. Where a
 model has already learned what ordinary records teach, their gradients are small, and what one unusual record does to
@@ -48,7 +48,7 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
         case InitialWeights.DRAWN:
             return initial_models(spec, seed, trials)
         case InitialWeights.PRETRAINED:
-            # What stands in the place of a record changes nothing outside D, so it is trained once for all of them.
+            # The replacement of a record changes nothing outside D, so one pretraining serves all replacements.
             pair = federation.public.pair
             ordinary = replace(federation.public, pair=NeighbourPair(pair.index, pair.replacement))
             return _pretrained(ordinary, seed).expand(len(trials), -1).clone()

@@ -47,7 +47,7 @@ class RawRecords(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """What clients never see."""
+    """Records that clients never see."""
 
     test: Records  # held-out records
     population: Records  # records outside D and D'
@@ -70,7 +70,7 @@ class LoadedFederation:
 
     public: Federation  # what it follows from
     training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
-    # What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
+    # Replacement of the differing unit in D': a record x', or the shard of a stand-in; None when D' is D
     # without the unit.
     replacement: Examples | None
     shards: tuple[Integers, ...]  # indices of D per client; a client reads its own only
@@ -89,12 +89,12 @@ class LoadedFederation:
 
     @property
     def spec(self) -> ModelSpec:
-        """Which model is trained, and on what."""
+        """Specification of the model that is trained, and of the data that it reads."""
         return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
 
     @property
     def unit(self) -> Unit:
-        """Whose data make the difference."""
+        """The kind of unit by which D and D' differ."""
         return self.public.mechanism.unit
 
     @property
@@ -188,7 +188,7 @@ class LoadedFederation:
 
     @cached_property
     def target_of_records(self) -> Integers:
-        """Which target, from 0, each of the `target_records` belongs to."""
+        """The target, from 0, that each of the `target_records` belongs to."""
         return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property
@@ -222,7 +222,7 @@ class LoadedFederation:
 
     @cached_property
     def differing(self) -> Examples:
-        """What D holds and D' does not: x, all of a user's, or the victim's shard; of many targets what all hold."""
+        """Records of D that D' lacks: x, all of a user's records, or the victim's shard; with many targets, all of them."""
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.
@@ -230,7 +230,7 @@ class LoadedFederation:
 
     @cached_property
     def common(self) -> Examples:
-        """What is in every trial: what D and D' share, or what belongs to no target."""
+        """Records that are in every trial: those that D and D' share, or that belong to no target."""
         return self.training.take(self.common_records)
 
     @property
@@ -366,7 +366,7 @@ def load_federation(public: Federation) -> LoadedFederation:
     user = users_of(split.inside) if public.mechanism.unit is Unit.USER else None
     victim = victim_of(public, split.inside, shards)
     replacement, left = outside_of(public, split, shards[victim])
-    # Where too few records are left outside D and D', the test records are the population sample.
+    # If too few records are left outside D and D', the test records are the population sample.
     population, others = split.test, left
     if len(left) >= FEWEST_POPULATION:
         draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)

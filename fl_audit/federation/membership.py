@@ -1,4 +1,4 @@
-"""Who is in: the secret of a run, and the only thing that an attack is asked about.
+"""Membership of the targets in each trial: the secret of a run, and the only question of an attack.
 
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
@@ -13,7 +13,10 @@ from fl_audit.errors import require
 
 
 class MembershipScheme(StrEnum):
-    """Which targets are in a trial: each by a coin of its own, one that is drawn, or all, where nobody asks."""
+    """Scheme that decides which targets are in a trial.
+
+    Each target is in by a coin of its own, exactly one is drawn, or all are in, if no attack asks about them.
+    """
 
     BY_COINS = "by-coins"
     EXACTLY_ONE = "exactly-one"
@@ -22,7 +25,7 @@ class MembershipScheme(StrEnum):
 
 @dataclass(frozen=True)
 class Membership:
-    """Which target units were used, trial by trial.
+    """Membership of the target units, trial by trial.
 
     Examples
     --------

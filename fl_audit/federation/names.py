@@ -1,17 +1,17 @@
-"""What a configuration says of the federation, by name: where training begins, and what clients see."""
+"""Names that a configuration uses for the federation: initial weights, and the view of clients."""
 
 from enum import StrEnum
 
 
 class InitialWeights(StrEnum):
-    """Where training begins."""
+    """Initial weights of training."""
 
     DRAWN = "drawn"
     PRETRAINED = "pretrained"
 
 
 class View(StrEnum):
-    """What an insider sees of a round: the noised sum, or only the model that follows from it.
+    """View of an insider of a round: the noised sum, or only the model that follows from it.
 
     The sum is handed to insiders and to the observer of releases, as if the server published it: honest clients train
     on models, and are sent these alone.

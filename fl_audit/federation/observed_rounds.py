@@ -1,4 +1,4 @@
-"""What clients see of a round: the one place where the views differ.
+"""Observations that clients make of a round: the one place where the views differ.
 
 Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
 models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
@@ -32,9 +32,9 @@ _BLURRED_FROM = 1e-3
 
 @dataclass(frozen=True)
 class SideInformation:
-    """What an adversary knows of a round beside the release; None for what the mechanism does not have."""
+    """Knowledge of an adversary about a round beside the release; None for any part that the mechanism lacks."""
 
-    # Which units took part, bool (trials, units). Where the participation of the target is secret, its column is empty.
+    # The units that took part, bool (trials, units). If the participation of the target is secret, its column is empty.
     taking_part: Tensor | None = None
     norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
@@ -92,7 +92,7 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """What clients saw of one round."""
+    """One round as clients observed it."""
 
     number: int  # the round, from 1
     # Successive models (trials, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as

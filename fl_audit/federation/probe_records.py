@@ -1,4 +1,4 @@
-"""Which records of a data set a user's model is tried on before a run."""
+"""Records of a data set on which a user's model is tried before a run."""
 
 from functools import lru_cache
 

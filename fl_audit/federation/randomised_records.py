@@ -72,10 +72,10 @@ _HELD = _HeldTensors()
 
 @dataclass(frozen=True)
 class ToldRecords:
-    """What a client trains on in place of its records, in every trial of a batch."""
+    """Randomised records that a client trains on in place of its own, in every trial of a batch."""
 
     shard: Examples  # what became of its shard, each trial's own
-    # What became of what stands in D' in the place of its differing unit; None where there is no such thing.
+    # The randomised replacement of its differing unit in D'; None if there is no replacement.
     replacement: Examples | None
 
 
@@ -141,18 +141,18 @@ class RecordPair(NamedTuple):
     """A record of the first target, and another of the same shape."""
 
     first: PlacedRecord  # the first record of the first target
-    # What stands in its place in D', or else the record of D that is farthest from it; of several the first one.
+    # Its replacement in D', or else the record of D that is farthest from it; the first one if there are several.
     second: PlacedRecord
     differing: int  # number of features in which they differ: bits, pairs of nodes, or pixels
 
 
 @dataclass(frozen=True)
 class RecordClaim:
-    """What randomising guarantees a record by itself, as releases."""
+    """Guarantee of the local randomisation for each record, as releases."""
 
     local_randomizer: LocalRandomizer  # what owners do to their records
     shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
-    # What tells the two records of `record_pair` apart at most; None where there is no such pair.
+    # The releases that tell the two records of `record_pair` apart at most; None if there is no such pair.
     pair: tuple[ReleaseEvent, ...] | None
     differing: int | None  # number of features in which they differ
 

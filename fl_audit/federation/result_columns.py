@@ -1,4 +1,4 @@
-"""What somebody found in a batch of trials, as columns for the tables of a run."""
+"""Results of a batch of trials, as columns for the tables of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

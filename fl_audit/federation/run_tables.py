@@ -1,4 +1,4 @@
-"""What came out of a finished run: its tables, how long it took, where it comes from, and the same without privacy."""
+"""Results of a finished run: its tables, timing and provenance, and the accuracy of the same run without privacy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -36,8 +36,8 @@ class RunTables:
     rounds: pd.DataFrame
     # One row a trial and release from 0, the initial model: trial, round, test_accuracy, epsilon_star.
     releases: pd.DataFrame
-    # One row a trial, release and client: Epsilon* of that client's own shard, and what its accountant has counted
-    # where clients train privately. None where there is neither.
+    # One row a trial, release and client: Epsilon* of that client's own shard, and the count of its accountant if
+    # clients train privately. None if there is neither.
     clients: pd.DataFrame | None = None
     # One row a trial and round: what the insider's noise measurement read. None where there was none.
     residuals: pd.DataFrame | None = None
@@ -67,7 +67,7 @@ class RunTables:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a run took; None where it was not noted."""
+    """Duration of a run; None for times that were not noted."""
 
     setup_seconds: float | None = None  # before the first round
     training_seconds: float | None = None  # from there to the last one
@@ -99,7 +99,7 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
 @dataclass(frozen=True)
 class Unprotected:
-    """What the same training without clipping and noise is worth."""
+    """Accuracy of the same training without clipping and noise."""
 
     run: str  # name of that run's directory
     trials: int  # number of its trials, at least 1
@@ -129,7 +129,7 @@ class Session:
     """One stretch of work on a run: a run that was interrupted and gone on with has several."""
 
     began: str  # date and time in UTC, as ISO 8601 writes them
-    # What was typed, without the challenger's seed; None where no command of this software started it.
+    # The command line, without the challenger's seed; None if no command of this software started the run.
     command: str | None
     commit: str | None  # the version of the sources, where they are kept under version control; else None
     versions: Mapping[str, str]  # of Python and of the packages that decide what comes out, by name
@@ -138,7 +138,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a run comes from."""
+    """Provenance of a run: its sessions, and its data."""
 
     sessions: tuple[Session, ...]  # the stretches of work, at least one, the first first
     # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; of records that are not

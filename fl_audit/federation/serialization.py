@@ -44,7 +44,7 @@ class SentExamples:
 
 @dataclass(frozen=True)
 class SentFederation:
-    """What the clients of some processes have in common."""
+    """Parts of a federation that all clients of some processes share, as they are sent to these processes."""
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
@@ -80,7 +80,7 @@ class SentFederation:
 
 @dataclass(frozen=True)
 class SentShard:
-    """What one client holds."""
+    """Shard of one client, as it is sent to the process of that client."""
 
     public: str  # the public federation, as JSON
     client: int

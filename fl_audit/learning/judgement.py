@@ -1,4 +1,4 @@
-"""What is found of a model before it is trained: how it runs, and how much memory a pass over one example needs."""
+"""Properties of a model that are found before training: how it runs, and the memory of a pass over one example."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _BYTES = 4  # of a scalar
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the process that had records of the data found of a model, for processes that have none."""
+    """Properties of a model that a process with records of the data found, for processes that have none."""
 
     fast: bool  # whether it runs on stacked layers
     activations: int  # scalars of activations that a pass holds of one example
@@ -34,7 +34,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
     def note(saved: Tensor) -> Tensor:
         place = _address(saved)
         if place is not None and place not in held:
-            # What is kept alive here: an address that is free again would be counted once for all that lie there.
+            # Tensors are kept alive here: several that took one address in turn would be counted as one.
             kept.append(saved)
             sizes[place] = saved.untyped_storage().nbytes() // _BYTES
         return saved

@@ -16,14 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _NARROW = 16
-"""Where the input is the same in all trials, a dense layer with fewer outputs than this computes all trials in one
-matrix product, because a product for each trial would be too small to be fast. Wider layers have one product for each
-trial, which spares them the copies that put the outputs of the one product in the order of trials."""
+"""Number of outputs below which a dense layer computes all trials in one matrix product, if they share the input.
+
+A product for each trial would be too small to be fast. Wider layers have one product for each trial, which spares them
+the copies that put the outputs of the one product in the order of trials."""
 
 
 @dataclass
 class Frame:
-    """What the stacked layers of one forward pass share."""
+    """State that the stacked layers of one forward pass share."""
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (trials, *shape)
     trials: int = 1  # size of the first of the two axes that are merged in the layers' inputs

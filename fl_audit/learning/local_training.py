@@ -33,7 +33,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 @dataclass(frozen=True)
 class LocalSchedule:
-    """What a client does on its own records in a round; exactly one of `epochs` and `steps` is given."""
+    """Schedule of a client's training in a round; exactly one of `epochs` and `steps` is given."""
 
     learning_rate: float  # step size, positive
     batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
@@ -230,7 +230,7 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
     for step in steps:
         has_records = (step >= 0).any(dim=1).tolist()
         for trial, gradient, is_moved in zip(trials, gradients(weights, step), has_records, strict=True):
-            # Where a trial has no record left in this step, it takes none.
+            # A trial that has no record left in this step does not take the step.
             trial.grad = gradient if is_moved else None
         optimizer.step()
     return weights

@@ -1,4 +1,4 @@
-"""What a user's model raised, in one line: the layer, the record, and the change that fixes it.
+"""Error messages for failures of a user's model: one line with the layer, the record, and the change that fixes it.
 
 A model is run on many records of many trials at once, where an exception tells neither. So the records are run again,
 one after the other and without `torch.func`, while every layer notes when it begins and ends.
@@ -28,7 +28,7 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 
 
 class FaultPlace(NamedTuple):
-    """Where a model failed."""
+    """Place at which a model failed."""
 
     layer: nn.Module  # the innermost layer that had begun and not ended
     path: str  # its name in the model; empty for the model itself

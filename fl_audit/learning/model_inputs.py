@@ -1,4 +1,4 @@
-"""How a model is called: with arrays by their names, an attention that runs example by example, and logits alone.
+"""Calls of a model: arrays are given by name, attention runs example by example, and logits are the only output.
 
 Models of the libraries, such as transformers and peft, are taken as they are: nothing of the libraries is changed, and
 nothing here knows an architecture. What is added to a module are hooks of torch, and a choice that the library offers.

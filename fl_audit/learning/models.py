@@ -25,7 +25,7 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model is meant, and for what data."""
+    """Specification of a model: its name, and the data that it reads."""
 
     name: str  # a built-in name or `package.module:factory`
     feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
@@ -34,7 +34,7 @@ class ModelSpec:
 
     @property
     def given(self) -> dict[str, object]:
-        """What a factory can take, by the names of its arguments."""
+        """The values that a factory can take, by the names of its arguments."""
         shape = self.inputs[0].shape if self.inputs else self.feature_shape
         known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
         size = vocabulary_size(self.inputs)

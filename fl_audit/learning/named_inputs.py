@@ -1,4 +1,4 @@
-"""What the forward of a model is given by name, such as the token ids of a text and their padding mask.
+"""Arrays that the forward of a model takes by name, such as the token ids of a text and their padding mask.
 
 Records are rows of 32-bit floating-point numbers in every place where they are chosen, divided, sent and counted. Such
 a number holds whole numbers up to 2^24 exactly, so the named arrays of a record stand one after the other in its row,

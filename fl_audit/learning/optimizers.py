@@ -11,7 +11,7 @@ from fl_audit.learning.names import OptimizerKind as OptimizerKind
 from fl_audit.learning.stacked_layers import cached_rows
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
-"""How many moment tensors each rule carries from round to round."""
+"""Number of moment tensors that each rule carries from round to round."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ServerOptimizer:
 
     @property
     def models_to_invert(self) -> int:
-        """How many successive models, the newest included, determine the newest gradient; `InputError` for Adam."""
+        """Number of successive models, newest included, that determine the newest gradient; `InputError` for Adam."""
         match self.kind:
             case OptimizerKind.SGD:
                 return 2
@@ -53,7 +53,7 @@ class ServerOptimizer:
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """What an optimizer carries from round to round: the number of steps, and moment tensors shaped like the models."""
+    """State that an optimizer carries from round to round: the number of steps, and moments shaped like the models."""
 
     steps: int = 0
     moments: tuple[Tensor, ...] = ()

@@ -34,8 +34,8 @@ from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.events import batches_per_epoch
 
-# Opacus takes a third of the time in which a client process starts, and most federations never use it: it is imported
-# where it is needed.
+# Opacus takes a third of the time in which a client process starts, and most federations never use it, so only the
+# functions that need it import it.
 if TYPE_CHECKING:
     from opacus import PrivacyEngine
     from opacus.accountants import RDPAccountant  # Opacus takes seconds to import, and most runs do without
@@ -48,7 +48,7 @@ _BEFORE_WORDS = 24
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """What a client does on its own records in a round."""
+    """Settings of a client's private training in a round."""
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
@@ -84,7 +84,7 @@ class PrivateSteps:
 
 @dataclass(frozen=True)
 class PrivateUpdates:
-    """What came of a round of private training."""
+    """Results of a round of private training."""
 
     updates: Tensor  # theta_start - theta_end, float32 (trials, parameters)
     accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all trials

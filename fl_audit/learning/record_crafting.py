@@ -29,12 +29,12 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class Box:
-    """Which values the features of a record may have."""
+    """Values that the features of a record may have."""
 
     low: Tensor  # least value of every feature, float32 (*shape)
     high: Tensor  # largest value of every feature, float32 (*shape)
-    # Which features take their least or their largest value alone, bool (*shape). The search moves them in between, and
-    # rounds them before the model reads them, so that what is measured is what a record would be.
+    # Whether a feature takes no values but its least and its largest, bool (*shape). The search moves it in between, and
+    # rounds it before the model reads it, so that measurements are those of a record.
     binary: Tensor
 
     def to(self, device: torch.device) -> "Box":
@@ -53,7 +53,7 @@ class Box:
 
 @dataclass(frozen=True)
 class CraftingScene:
-    """What a record is crafted for."""
+    """Model, weights, clipping norm and box that a record is crafted for."""
 
     model: StackedModel  # the network
     models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)

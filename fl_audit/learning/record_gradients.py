@@ -21,7 +21,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class RecordGradientSummary(NamedTuple):
-    """What is known of the gradient of every record's loss, without clipping."""
+    """Norms and inner products of the gradients of every record's loss, without clipping."""
 
     norms: Tensor  # lengths over all parameters together, at least 0, float32 (trials, n)
     products: Tensor  # inner products with one vector for each trial, float32 (trials, n); 0 where none was given

@@ -1,4 +1,4 @@
-"""Which examples the passes of a computation work on, where trials have drawn samples or hold records of their own.
+"""Examples that the passes of a computation work on, if trials have drawn samples or hold records of their own.
 
 There are two ways. Either every trial works on all examples, and those outside its sample get the weight 0; the first
 layer can then still compute all trials in one product. Or every trial works on its own examples only, which are

@@ -1,4 +1,4 @@
-"""Which layers of a module have a stacked form, and where each parameter is found in one flat vector."""
+"""Stacked forms of the layers of a module, and the layout of its parameters in one flat vector."""
 
 import copy
 import math
@@ -132,7 +132,7 @@ class ParameterLayout:
 
 
 class StackedParts(threading.local):
-    """What a pass changes while it runs; every thread has its own copy, so that threads do not disturb each other."""
+    """Objects that a pass changes while it runs; every thread has a copy, so that threads do not disturb each other."""
 
     def __init__(self, template: nn.Module) -> None:
         self.template = copy.deepcopy(template)

@@ -119,7 +119,7 @@ class StackedModel:
 
     @property
     def judgement(self) -> Judgement:
-        """What was found of the model."""
+        """The properties that were found of the model."""
         return Judgement(self.fast, self.activations)
 
     @property

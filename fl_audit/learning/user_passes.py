@@ -1,4 +1,4 @@
-"""Which records of users the passes of a computation work on: those of a user stay together."""
+"""Division of the records of users into the passes of a computation: the records of a user stay together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class UsersOfPass:
 
     @cached_property
     def runs(self) -> tuple[Tensor, Tensor]:
-        """Which run of equal users each place belongs to, and how long each run is."""
+        """The run of equal users that each place belongs to, and the length of each run."""
         flat = self.users
         if self.portion.is_own:
             trials = torch.arange(len(flat), device=flat.device).unsqueeze(1)
@@ -50,7 +50,7 @@ class UsersOfPass:
 
     @cached_property
     def is_first(self) -> Tensor:
-        """Which places are the first of their user, float64 (n,) or (trials, n)."""
+        """1 for places that are the first of their user and 0 for others, float64 (n,) or (trials, n)."""
         segment, lengths = self.runs
         first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
         first[lengths.cumsum(0) - lengths] = 1.0
@@ -174,7 +174,7 @@ class UserRecords:
             return
         _, lengths = torch.unique_consecutive(self.users, return_counts=True)
         ends = lengths.cumsum(0)
-        # How many records there are up to the end of each user, in every trial.
+        # Number of records up to the end of each user, in every trial.
         held = ends.unsqueeze(0) if self.taking_part is None else self.taking_part.cumsum(1)[:, ends - 1]
         first = 0
         while first < len(ends):

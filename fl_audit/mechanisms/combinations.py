@@ -1,6 +1,6 @@
-"""Which parts of a mechanism go together; what cannot be accounted or weighed is refused with the reason.
+"""Checks that the parts of a mechanism go together: parts that cannot be accounted or weighed are refused.
 
-What a kind of noise does not go together with, it refuses itself.
+Every kind of noise itself refuses the parts that it does not go together with.
 """
 
 from fl_audit.adjacency import Adjacency, Relation

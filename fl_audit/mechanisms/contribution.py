@@ -1,4 +1,4 @@
-"""What comes before the noise of a release: who takes part, what one unit adds, and how large that may be."""
+"""Parts of a release before its noise: participation, the contribution of one unit, and its clipping."""
 
 import math
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class PrivateTraining:
     Raises `InputError` if there is no shard, or one without records.
     """
 
-    # What a client does in a round. A record is in a step with probability one over the steps of an epoch.
+    # Training of a client in a round. A record is in a step with probability one over the steps of an epoch.
     schedule: LocalSchedule
     # Sizes of the shards, each at least 1; every size once is enough. Each client guarantees its own records something
     # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them

@@ -19,7 +19,7 @@ from fl_audit.learning.stacked_layers import cached_rows
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """What a sum is made of under D and under D', trial by trial.
+    """Parts of a sum under D and under D', trial by trial.
 
     The two sums differ in one contribution only, so their difference is formed from it and never from two large sums.
     """
@@ -29,8 +29,8 @@ class Hypotheses:
     absent: Tensor  # what stands in its place under D'; float32 (trials, parameters)
     # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows who else takes part.
     weight: float = 1.0
-    # What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
-    # float64 (trials,) each; None where there was nothing else to see.
+    # Log-odds, from observations beside the sum, of `present` being in, and of `absent` being in, each against neither,
+    # float64 (trials,) each; None if there was nothing else to see.
     sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseEvidence:
-    """What releases say, trial by trial."""
+    """Evidence of releases for D against D', trial by trial."""
 
     log_odds: Tensor  # of D against D', float64 (rows,)
     # The noise along the difference of the two contributions as normal scores, under D and under D', float64 (rows, 2):

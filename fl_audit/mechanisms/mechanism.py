@@ -73,7 +73,7 @@ class Mechanism:
 
     @property
     def unit(self) -> Unit:
-        """Whose data make the difference: who is claimed something, or, where nobody is, who may be asked about."""
+        """The kind of unit by which neighbours differ, and which the claim protects if there is one."""
         return self.adjacency.unit
 
     @property
@@ -103,7 +103,7 @@ class Mechanism:
 
     @property
     def scaling(self) -> NoiseScaling:
-        """What the noise is scaled to; no noise depends on no data, so it counts as global."""
+        """The sensitivity that the noise is scaled to; a mechanism without noise counts as global."""
         return self.noise.scaling
 
     @property
@@ -122,7 +122,7 @@ class Mechanism:
 
     @property
     def rounds_needed(self) -> int:
-        """How many rounds, the newest one included, an adversary needs to weigh the newest one."""
+        """Number of rounds, the newest one included, that an adversary needs to weigh the newest one."""
         return self.noise.rounds_needed
 
     @property

@@ -7,7 +7,7 @@ from fl_audit.errors import require
 
 
 class Adversary(StrEnum):
-    """Where the adversary sits.
+    """Position of the adversary.
 
     CLIENT is one of the clients, who sees what is released to all. SERVER is the honest-but-curious server, who sees
     every contribution by itself, before the sum.

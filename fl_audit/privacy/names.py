@@ -45,7 +45,7 @@ class NoiseScaling(StrEnum):
 
 
 class StrategyKind(StrEnum):
-    """Which strategy matrix correlates noise over rounds; `fl_audit.privacy.matrices` has the matrices."""
+    """Strategy matrix that correlates noise over rounds; `fl_audit.privacy.matrices` has the matrices."""
 
     TREE = "tree"
     BANDED = "banded"

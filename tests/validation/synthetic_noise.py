@@ -50,8 +50,16 @@ def draw_sums(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
 
-    Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
-    and the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
+    Parameters
+    ----------
+    rng, setting, breach
+        Source of the gradients, what is played, and the breach.
+
+    Returns
+    -------
+    tuple[Floats, Floats, Floats, Floats]
+        The sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters), and
+        the clipped gradients of x and of what D' has in its place, (trials, rounds, parameters).
     """
     size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
@@ -97,7 +105,7 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
 
 
 class Released(NamedTuple):
-    """What trials of a synthetic federation release."""
+    """Releases of the trials of a synthetic federation."""
 
     release: Floats  # the noised sums, (trials, rounds, parameters)
     sigma: Floats  # the claimed noise, (trials, rounds)

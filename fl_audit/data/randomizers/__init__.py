@@ -24,7 +24,7 @@ from fl_audit.data.randomizers.edges import RandomisedEdges
 from fl_audit.data.randomizers.pixelation import LaplacePixelation
 
 LocalRandomizer = RandomisedBits | RandomisedEdges | LaplacePixelation
-"""What owners do to their records: a public value, without any draw."""
+"""Mechanism by which owners randomise their records: a public value that holds no random draw."""
 Lean = NDArray[np.uint8] | Floats32
 """Randomised records in the type that takes least memory: bytes for bits, 32-bit numbers otherwise."""
 

@@ -1,4 +1,4 @@
-"""What all randomizers have in common: draws, shapes of records, and the sum that a claim of the paper is."""
+"""Common parts of all randomizers: draws, shapes of records, and the sum of epsilons that the paper claims."""
 
 from collections.abc import Iterable
 

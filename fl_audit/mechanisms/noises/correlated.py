@@ -99,7 +99,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def rounds_needed(self) -> int:
-        """How many rounds a row of C reaches back, the newest one included."""
+        """Number of rounds that a row of C reaches back, the newest one included."""
         match self.matrix:
             case StrategyKind.BANDED:
                 return self.bands

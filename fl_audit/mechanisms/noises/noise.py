@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NoiseOrigin(StrEnum):
-    """Who adds the noise, and to what."""
+    """Party that adds the noise, and the quantity that it adds the noise to."""
 
     NOBODY = "nobody"  # no noise is added, and nothing is claimed
     SERVER = "server"  # the server adds it to the sum
@@ -37,7 +37,7 @@ class NoiseOrigin(StrEnum):
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """What a configuration says of its noise, and of what noises depend on."""
+    """Settings of a configuration for its noise, and the other settings that noises depend on."""
 
     name: str  # which noise, as the configuration names it
     multiplier: float  # z
@@ -50,7 +50,7 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class SumSensitivity:
-    """How far the sum of a round may move between neighbours, trial by trial."""
+    """Sensitivity of the sum of a round between neighbours, trial by trial."""
 
     local: Floats  # ||f_i(D) - f_i(D')|| at the current weights, any shape
     largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape
@@ -100,16 +100,16 @@ class MechanismNoise(ABC):
     """One kind of noise, as a frozen dataclass of its numbers; numbers out of their range raise `InputError`."""
 
     kind: str
-    """What a stored mechanism calls it: its key in the registry."""
+    """Name in a stored mechanism: the key in the registry."""
     multiplier: float
     """z, as this kind of noise defines it; 0 without noise."""
     scaling: NoiseScaling = NoiseScaling.GLOBAL
-    """What the noise is scaled to; no noise depends on no data, so it counts as global."""
+    """Sensitivity that the noise is scaled to; a mechanism without noise counts as global."""
 
     names: ClassVar[tuple[str, ...]]
-    """What a configuration calls it; empty if it cannot be chosen there."""
+    """Names in a configuration; empty if the noise cannot be chosen there."""
     origin: ClassVar[NoiseOrigin]
-    """Who adds it."""
+    """Party that adds the noise."""
     own_settings: ClassVar[Mapping[str, str]] = {}
     """Settings of [privacy] that no other noise has, each with the name of the noise that it needs."""
     may_follow_data: ClassVar[bool] = False
@@ -124,14 +124,14 @@ class MechanismNoise(ABC):
 
     @property
     def name(self) -> str:
-        """What a configuration calls this noise."""
+        """The name of this noise in a configuration."""
         return self.names[0]
 
     def with_multiplier(self, multiplier: float) -> Self:
         """Return the same noise with another multiplier z."""
         return replace(self, multiplier=multiplier)  # type: ignore[type-var]  # every kind is a dataclass
 
-    # How it is drawn.
+    # Drawing of the noise.
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
         """Return the standard deviation of the noise that an adversary faces, of the shape of the sensitivities.
@@ -157,7 +157,7 @@ class MechanismNoise(ABC):
         """Return what the server draws for some trials."""
         return _IndependentDraws()
 
-    # How it is accounted.
+    # Accounting of the noise.
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the multiplier of what is left of the noise, less what an adversary knows of it; 0 without noise.
@@ -195,11 +195,11 @@ class MechanismNoise(ABC):
         """
         return None
 
-    # How an insider weighs it.
+    # Evidence of the noised releases for an insider.
 
     @property
     def rounds_needed(self) -> int:
-        """How many rounds, the newest one included, the noise of the newest release is made of."""
+        """Number of rounds, the newest one included, whose draws the noise of the newest release is made of."""
         return 1
 
     def whitening(self, server_round: int) -> Floats:
@@ -216,7 +216,7 @@ class MechanismNoise(ABC):
         factors[-1] = 1.0
         return factors
 
-    # What it goes together with: each method raises `InputError` with the reason if it does not.
+    # Checks against other parts of a mechanism: each method raises `InputError` with the reason if they do not fit.
 
     @abstractmethod
     def require_participation(self, participation: "Participation") -> None:
@@ -241,7 +241,7 @@ class MechanismNoise(ABC):
             k, from 1.
         """
 
-    # How reports speak of it.
+    # Words for reports.
 
     @abstractmethod
     def source_words(self) -> str:
@@ -249,7 +249,7 @@ class MechanismNoise(ABC):
 
     @property
     def multiplied_words(self) -> str | None:
-        """What the multiplier of a guarantee multiplies; None if it is the sensitivity of the sum."""
+        """The quantity that the multiplier of a guarantee multiplies; None if it is the sensitivity of the sum."""
         return None
 
     def mu_words(self, rounds: str) -> str:

@@ -25,7 +25,7 @@ NOISES: dict[str, type[MechanismNoise]] = {
     "inside-training": LocalDPSGD,
     "none": NoNoise,
 }
-"""What each kind answers."""
+"""The class of each kind of noise, by its key in stored mechanisms."""
 
 NO_NOISE = NoNoise()
 """The noise of a mechanism that claims nothing."""

@@ -1,4 +1,4 @@
-"""What the noises that clients add to their contributions have in common."""
+"""Common parts of the noises that clients add to their contributions."""
 
 import math
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ LEVEL = 0.05
 
 
 class Finding(NamedTuple):
-    """What an auditor says of a case."""
+    """Finding of an auditor about a case."""
 
     is_found: bool  # whether it calls the claim false
     epsilon: float = 0.0  # the epsilon that it certifies

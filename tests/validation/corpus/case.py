@@ -23,7 +23,7 @@ Play = Callable[[np.random.Generator, bool], Floats]
 
 @dataclass(frozen=True)
 class Claim:
-    """What the author of a mechanism says of it: (epsilon, delta)-DP of all rounds together."""
+    """Claim of the author of a mechanism: (epsilon, delta)-DP of all rounds together."""
 
     epsilon: float
     delta: float
@@ -38,7 +38,7 @@ class Claim:
 
 
 class Layout(NamedTuple):
-    """Where in the array of a trial everything stands: first all rounds, each with all tensors, and then the rest."""
+    """Layout of the array of a trial: first all rounds, each with all tensors, and then the single numbers."""
 
     rounds: int
     tensors: tuple[tuple[str, int], ...]  # name and size of every tensor of a round
@@ -46,12 +46,12 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many numbers a trial releases."""
+        """Number of numbers that a trial releases."""
         return self.rounds * self.of_round + len(self.beside)
 
     @property
     def of_round(self) -> int:
-        """How many numbers the tensors of one round have."""
+        """Number of numbers in the tensors of one round."""
         return sum(size for _, size in self.tensors)
 
 

@@ -39,14 +39,14 @@ _SCENARIOS = {
     "running-means-unclipped": "running statistics", "counters-passed-on": "parameter of whole numbers",
     "noise-by-replies": "missing reply, large model", "sparse-noise": "missing reply, large model",
 }  # fmt: skip
-"""Where a mechanism is played on another scenario than `removed`: the one that shows most of what is wrong."""
+"""Scenarios of the mechanisms that are not played on `removed`: each shows most of what is wrong."""
 _MU = {
     "wrong-denominator": 2.0, "replaced-as-removed": 2.0, "clipped-layer-by-layer": 2**0.5, "fixed-batches": 1.0,
     "epsilon-reset-every-round": 2.0, "uncomposed-local-privacy": 2.0, "off-by-one": 2**0.5,
     # The noise of round i has deviation 2 * 0.7**i over the sensitivity, i from 0 to 3.
     "decaying-noise": sum(1 / (2 * 0.7**i) ** 2 for i in range(4)) ** 0.5,
 }  # fmt: skip
-"""What the mechanisms really are in terms of one Gaussian release: by how many deviations it moves."""
+"""Mechanisms as one Gaussian release: the number of standard deviations by which it really moves."""
 _SHOWN = (
     "bare-bias", "bare-scalar", "unclipped-scalar", "same-noise-every-round", "same-noise-every-client",
     "predictable-noise", "crash-on-zero", "bare-quantile-bit", "examples-in-metrics", "loss-in-metrics",
@@ -144,7 +144,7 @@ def _case(
 
 
 class _Form(NamedTuple):
-    """How what was seen of a trial is laid out."""
+    """Layout of the observations of a trial."""
 
     layout: Layout
     numbers: tuple[str, ...]  # names of the numbers beside the model

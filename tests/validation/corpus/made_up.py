@@ -47,7 +47,7 @@ _OF_FEW_VALUES = (
     "noise of one length in every round", "noise standardised on every tensor", "a sign that follows the secret",
     "magnitudes of the first round, fresh signs", "magnitudes in common to neighbours, fresh signs",
 )  # fmt: skip
-"""What can be released with the target cannot be released without it, but with a probability below delta."""
+"""Breaches whose releases with the target have a probability below delta without it."""
 _UNKNOWN = (
     "shares missing in a tenth of the rounds",
     "Student noise, 5 degrees, of equal variance", "noise 1.5 times larger under D' only",
@@ -59,7 +59,7 @@ _HARMLESS = {
     "noise with a mean of .05 everywhere": 1.0, "one client does not clip": 1.0,
     "the sum divided by the wrong number": 0.8,
 }  # fmt: skip
-"""What does not follow its description, and keeps its epsilon: by how many deviations the release moves."""
+"""Departures from the description that keep the epsilon, with the standard deviations by which the release moves."""
 
 
 @cache

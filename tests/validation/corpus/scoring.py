@@ -15,7 +15,7 @@ from tests.validation.corpus.case import VERSION, Case, Store
 
 
 class Row(NamedTuple):
-    """What one auditor said of one case; all values are text, as a file holds them."""
+    """Verdict of one auditor about one case; all values are text, as a file holds them."""
 
     case: str
     auditor: str
