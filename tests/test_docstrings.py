@@ -24,10 +24,6 @@ SOURCES = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/
 RELATIVE = re.compile(
     r'^\s*[rR]?"""(?:What|Whatever|Who|Whoever|Whom|Whose|Which|Whichever|Where|Wherever|How|That|Those)\b.*', re.M
 )
-NOT_YET_PLAIN = (
-    "fl_audit/data", "fl_audit/federation", "fl_audit/learning", "fl_audit/mechanisms", "experiments/runs/preflight.py",
-)  # fmt: skip
-"""Packages and modules whose docstrings still begin with a relative clause."""
 
 
 def modules() -> Iterator[str]:
@@ -101,4 +97,4 @@ def test_no_docstring_begins_with_a_relative_clause(tmp_path: Path) -> None:
     names = [path.relative_to(ROOT).as_posix() for path in own]
     found = {name: lines for name in names if (lines := relative_beginnings(ROOT / name))}
     assert len(names) > 400
-    assert {name: lines for name, lines in found.items() if not name.startswith(NOT_YET_PLAIN)} == {}
+    assert found == {}

@@ -222,7 +222,7 @@ class LoadedFederation:
 
     @cached_property
     def differing(self) -> Examples:
-        """Records of D that D' lacks: x, all of a user's records, or the victim's shard; with many targets, all of them."""
+        """Records of D that D' lacks: x, all of a user's records, the victim's shard, or all targets."""
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.

@@ -33,8 +33,8 @@ class Box:
 
     low: Tensor  # least value of every feature, float32 (*shape)
     high: Tensor  # largest value of every feature, float32 (*shape)
-    # Whether a feature takes no values but its least and its largest, bool (*shape). The search moves it in between, and
-    # rounds it before the model reads it, so that measurements are those of a record.
+    # Whether a feature takes no values but its least and its largest, bool (*shape). The search moves it in between,
+    # and rounds it before the model reads it, so that measurements are those of a record.
     binary: Tensor
 
     def to(self, device: torch.device) -> "Box":
