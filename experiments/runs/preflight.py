@@ -32,7 +32,7 @@ _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
 """Under it the difference of two numbers of this size loses digits."""
 _LARGEST_DRAW = 10.0  # no standard normal draw of any run is larger
 _PROBED = 16
-_USUAL_LOCAL_RATE = 0.1  # what a configuration has that leaves it out
+_USUAL_LOCAL_RATE = 0.1  # default of a configuration that leaves it out
 
 
 def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> None:

@@ -50,9 +50,9 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 class Encoded:
     """A column as features."""
 
-    use: ColumnUse  # what it became
+    use: ColumnUse  # its use
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
-    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
+    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
 
 
 @dataclass(frozen=True, eq=False)

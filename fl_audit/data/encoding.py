@@ -138,7 +138,7 @@ _NAMES_SHOWN = 10
 class Attribute:
     """A column, the values that it can have, and how common each is."""
 
-    column: TableColumn  # where it stands among the features
+    column: TableColumn  # its position among the features
     values: Floats32  # every value as features, ascending, shape (values, width), two values or more
     prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
 

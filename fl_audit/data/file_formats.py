@@ -16,9 +16,9 @@ _UNPACK = "unpack it, and give the file inside"
 class _Kind:
     """A kind of file."""
 
-    said: str  # what it is
+    said: str  # description of the file
     begins: tuple[bytes, ...]  # its first bytes, one of them
-    remedy: str  # what to do with it
+    remedy: str  # advice on the file
 
     def is_kind_of(self, content: bytes) -> bool:
         """Return whether content is of this kind; short words can also be the name of a column, where no 0 follows."""

@@ -33,7 +33,7 @@ class Records:
     features: Floats32  # finite numbers, shape (n, *shape), n at least 1; kept as float32
     labels: Integers  # class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64
     classes: int  # number of classes, at least 1. Classes without a record are allowed.
-    owner: Integers | None = None  # whose each record is, shape (n,), positions in `owners`, as int64; None if unknown
+    owner: Integers | None = None  # owner of every record, shape (n,), positions in `owners`, as int64; None if unknown
     owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
     graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
     # The person that each record is about, shape (n,), positions in `users`, as int64; None if unknown. A user can have
@@ -119,8 +119,8 @@ class ColumnUse:
     """Result of reading one column of a table."""
 
     name: str  # name of the column in the file
-    kind: ColumnKind  # what it is used as
-    detail: str  # how, in words for people, such as "20 to 40, scaled to 0 to 1"
+    kind: ColumnKind  # its use
+    detail: str  # details in words for people, such as "20 to 40, scaled to 0 to 1"
     odd: bool = False  # whether a person should see it among hundreds of others
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class ColumnUse:
 class DataWarning:
     """Something about the data of a run that its user should look at."""
 
-    text: str  # what it is, in a line that names the remedies
+    text: str  # the warning, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that fix it
     in_report: bool = False  # whether it says how the numbers of a report are to be read, and so stands there too
 
@@ -160,7 +160,7 @@ class Identifier:
     """A column that looks as if it named a person or a thing, where a record should only describe one."""
 
     name: str  # name of the column
-    values: int  # how many different values it has, at least 2
+    values: int  # number of its different values, at least 2
     rows: int  # in so many records
     most: int  # records with the commonest value; 1 where each has a value of its own
     within_owner: bool = False  # whether all records of a value have one owner
@@ -173,7 +173,7 @@ class TableColumn:
 
     name: str  # its name, or its number where columns have no names
     start: int  # its first feature
-    width: int  # how many features it became: one for a number, one a level for words
+    width: int  # number of its features: one for a number, one a level for words
 
     @property
     def places(self) -> slice:
@@ -198,14 +198,14 @@ class Source:
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    columns: tuple[ColumnUse, ...] = ()  # what each column of a table became; empty where all are read in one way
+    columns: tuple[ColumnUse, ...] = ()  # uses of the columns of a table; empty if all are read in one way
     # Position of each column of a table among the features; empty if every feature is a column without a name, or the
     # records are not rows of a table.
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     is_sequence: bool = False  # whether two axes of a record are steps and features, and not height and width
-    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
-    class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
+    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
+    class_names: tuple[str, ...] = ()  # value that stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
     identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
     # Others that could number persons as well as be amounts: nothing in the table tells which.

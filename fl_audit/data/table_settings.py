@@ -13,7 +13,7 @@ from fl_audit.errors import Remedy, require
 WHITESPACE = "whitespace"
 """The separator of tables whose cells stand between any number of spaces and tabs."""
 _SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
-_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # usual ways to write tables
 
 
 @dataclass(frozen=True)

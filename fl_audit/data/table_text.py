@@ -48,7 +48,7 @@ class TableText:
     encoding: str  # its encoding
     separator: str  # the character between its cells, or `WHITESPACE`
     doubts: tuple[DataWarning, ...] = ()  # about an encoding that was found
-    title: str = "CSV"  # what kind of file it is
+    title: str = "CSV"  # kind of file
 
     @property
     def header(self) -> list[str]:

@@ -61,9 +61,9 @@ class EncodedTexts:
     """Features of a column of text, and how they are laid out."""
 
     features: Floats32  # named arrays in rows, (n, width)
-    inputs: tuple[NamedInput, ...]  # where each stands
-    use: ColumnUse  # what the column is used as
-    cautions: tuple[DataWarning, ...] = ()  # what the user should look at
+    inputs: tuple[NamedInput, ...]  # the position of each
+    use: ColumnUse  # use of the column
+    cautions: tuple[DataWarning, ...] = ()  # warnings that the user should look at
 
 
 def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
@@ -123,9 +123,9 @@ class Vocabulary:
     """
 
     ids: Mapping[str, int]  # the number of each token
-    padding: int  # what fills up a short text
-    unknown: int  # what stands for a word that the file has not
-    ends: tuple[int, ...] = ()  # what stands first, and what stands last; none where the file has no such tokens
+    padding: int  # id that fills up a short text
+    unknown: int  # id that stands for a word that the file lacks
+    ends: tuple[int, ...] = ()  # ids of the first and the last token; none if the file has no such tokens
 
     @cached_property
     def _is_lower(self) -> bool:

@@ -25,7 +25,7 @@ from fl_audit.learning.record_crafting import (
 )
 from fl_audit.randomness import Purpose, generator
 
-STARTS = 8  # where the search for a crafted record begins: one half at random features, the other at records of D
+STARTS = 8  # starting points of the search for a crafted record: half at random features, half at records of D
 MODELS = 8  # of how many trials the initial weights are looked at, where trials have weights of their own
 
 

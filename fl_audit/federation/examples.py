@@ -24,7 +24,7 @@ class Examples:
 
     features: Tensor
     labels: Tensor
-    user: Tensor | None = None  # which user each record belongs to, int64 (n,); None where users are no units
+    user: Tensor | None = None  # user of each record, int64 (n,); None where users are no units
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":

@@ -38,22 +38,22 @@ class Federation:
     # test records do.
     population_records: int
     clients: int  # number of data owners, at least 2 (a victim and an insider)
-    partition: PartitionScheme  # how D is divided among the clients
+    partition: PartitionScheme  # scheme that divides D among the clients
     partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
-    pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
+    pair: NeighbourPair  # difference of D and D': chosen once, so that no party has to search again
     model: str  # name of the model
-    mechanism: Mechanism  # what a round releases
+    mechanism: Mechanism  # parts of a release
     rounds: int  # k, number of rounds
-    view: View  # what clients see of a round
+    view: View  # view that clients have of a round
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
-    device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
+    device: Device = Device.CPU  # device of clients and evaluator; last bits of sums differ between devices
     tf32: bool = False  # whether a graphics card rounds factors to ten bits
-    audit: str = "identifiability"  # which kind of audit is played, by its name in `fl_audit.audits.registry`
+    audit: str = "identifiability"  # kind of audit, by its name in `fl_audit.audits.registry`
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )
     threat_model: ThreatModel = CLIENT_ALONE  # from where the insider looks
-    insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
+    insiders: int = 1  # number of clients that attack, each by itself; 1 and more, and fewer than there are clients
     # Number of units that are in with probability 1/2 in each trial, independently: 1 in the identifiability audit,
     # whose target is that of the pair; from 2 in the membership audit, whose pair names the first of them.
     targets: int = 1

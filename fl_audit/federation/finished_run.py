@@ -30,23 +30,23 @@ _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that 
 class RunFacts:
     """Facts on the claim and the federation of a run: the one place in which a report reads the mechanism."""
 
-    federation: Federation  # what every party knew
-    guarantee: Guarantee | None  # what was claimed; None where nothing was
+    federation: Federation  # public description of the federation
+    guarantee: Guarantee | None  # the claimed guarantee; None if nothing was claimed
     prior: float  # the insider's belief in D before the first release, above 0 and below 1
     confidence: float  # confidence of the intervals, above 0 and below 1
-    neighbour: str  # which pair of training sets was audited, as the configuration names it
-    star: StarSettings | None  # how Epsilon* was computed; None where it was turned off
+    neighbour: str  # pair of training sets that was audited, as the configuration names it
+    star: StarSettings | None  # settings of Epsilon*; None where it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    record_claim: RecordClaim | None = None  # what randomising guarantees each record; None where none is randomised
+    record_claim: RecordClaim | None = None  # guarantee of randomised records; None if none is randomised
     crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
     commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
     # Findings that an audit of one kind has of the run beside its tables, by type.
     of_audit: Findings = field(default_factory=lambda: Findings({}))
     # After how many trials this run was judged, rising, this time the last; empty where that was not noted.
     looks: tuple[int, ...] = ()
-    look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
+    look_at: tuple[str, ...] = ()  # effects of the data on the meaning of the numbers, a line each
     most_records: int = 1  # records that one person has at most, as far as columns tell
-    group_sizes: GroupSizes | None = None  # how many records and users belong together at most; None where not noted
+    group_sizes: GroupSizes | None = None  # largest groups of records and users; None where not noted
 
     @property
     def has_guarantee(self) -> bool:
@@ -130,10 +130,10 @@ class RunFacts:
 class FinishedRun:
     """A finished run, with its tables as arrays in which trials and rounds are in one order."""
 
-    facts: RunFacts  # what was claimed and played
-    tables: RunTables  # what came out
-    timing: Timing = field(default_factory=Timing)  # how long it took
-    provenance: Provenance | None = None  # where it comes from; None where that was not noted
+    facts: RunFacts  # facts on claim and federation
+    tables: RunTables  # tables of results
+    timing: Timing = field(default_factory=Timing)  # duration of the run
+    provenance: Provenance | None = None  # provenance of the run; None if it was not noted
     unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -154,9 +154,9 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 
 
 class WhitenedStep(NamedTuple):
-    """A round, and by what it is multiplied before it is added to what an adversary weighs."""
+    """A round, and the factor by which it is multiplied in the whitened sum that an adversary weighs."""
 
-    factor: float  # what `MechanismNoise.whitening` says; 1 where the noise of every round is independent of all before
+    factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
     number: int  # the round, from 1
     start: Tensor  # the models on which the clients worked, (trials, parameters)
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)

@@ -43,7 +43,7 @@ class RawRecords(NamedTuple):
     """Records as their owners hold them, before they are randomised and before a frozen core reads them."""
 
     inside: Records  # D
-    replacement: Records | None  # what stands in D' in the place of the differing unit; None if nothing does
+    replacement: Records | None  # replacement of the differing unit in D'; None without one
 
 
 class HeldOut(NamedTuple):
@@ -68,7 +68,7 @@ class LoadedFederation:
     What D and D' differ by is a unit: a record x, or all records of one user or of one client.
     """
 
-    public: Federation  # what it follows from
+    public: Federation  # public description of the federation
     training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
     # Replacement of the differing unit in D': a record x', or the shard of a stand-in; None when D' is D
     # without the unit.

@@ -38,7 +38,7 @@ class SideInformation:
     taking_part: Tensor | None = None
     norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
-    contribution: Tensor | None = None  # what the target's client sent, (trials, parameters); only the server sees it
+    contribution: Tensor | None = None  # that of the target's client, (trials, parameters); only the server sees it
     trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), of which clients' noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
@@ -79,7 +79,7 @@ class ServerRound:
     # Up to three successive models (trials, parameters), theta_i last and theta_{i-1} before it.
     models: tuple[Tensor, ...]
     release: Tensor  # r_i (trials, parameters)
-    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    side: SideInformation = field(default_factory=SideInformation)  # knowledge of an adversary beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 
@@ -99,7 +99,7 @@ class ObservedRound:
     # determine the sum, theta_i last.
     models: tuple[Tensor, ...]
     release: Tensor | None  # the noised sums r_i (trials, parameters); None under `model`
-    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    side: SideInformation = field(default_factory=SideInformation)  # knowledge of an adversary beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 

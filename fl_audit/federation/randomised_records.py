@@ -45,7 +45,7 @@ class _HeldTensors:
 
     def __init__(self, most: int = _BYTES_HELD) -> None:
         self._most = most
-        self.bytes = 0  # what the tensors take, at most what they may
+        self.bytes = 0  # memory of the tensors, at most the memory that they may take
         self._held: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -74,7 +74,7 @@ _HELD = _HeldTensors()
 class ToldRecords:
     """Randomised records that a client trains on in place of its own, in every trial of a batch."""
 
-    shard: Examples  # what became of its shard, each trial's own
+    shard: Examples  # its randomised shard, each trial's own
     # The randomised replacement of its differing unit in D'; None if there is no replacement.
     replacement: Examples | None
 
@@ -150,7 +150,7 @@ class RecordPair(NamedTuple):
 class RecordClaim:
     """Guarantee of the local randomisation for each record, as releases."""
 
-    local_randomizer: LocalRandomizer  # what owners do to their records
+    local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
     shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
     # The releases that tell the two records of `record_pair` apart at most; None if there is no such pair.
     pair: tuple[ReleaseEvent, ...] | None

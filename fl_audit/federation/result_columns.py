@@ -18,13 +18,13 @@ class ResultColumns:
     rounds: Table = field(default_factory=dict)  # of shape (trials, rounds)
     releases: Table = field(default_factory=dict)  # of shape (trials, evaluated releases)
     clients: Table = field(default_factory=dict)  # of shape (trials, evaluated releases, clients)
-    residuals: Table = field(default_factory=dict)  # what was measured of the noise, (trials, rounds)
+    residuals: Table = field(default_factory=dict)  # measurements of the noise, (trials, rounds)
     insiders: Table = field(default_factory=dict)  # of shape (trials, insiders), where several attack
-    insider_clients: tuple[int, ...] = ()  # which clients the insiders are, in order
+    insider_clients: tuple[int, ...] = ()  # clients that are insiders, in order
     targets: Table = field(default_factory=dict)  # of shape (trials, targets), in the membership audit
     # Of shape (trials, rounds, directions), in the canary audit: canaries first, then decoys.
     canaries: Table = field(default_factory=dict)
-    opened: Table = field(default_factory=dict)  # what the challenger opens of every round, (trials, rounds)
+    opened: Table = field(default_factory=dict)  # values that the challenger opens of every round, (trials, rounds)
     tallies: Table = field(default_factory=dict)  # counts that it opens, a row each, see `belief.opened`
 
     def __or__(self, other: "ResultColumns") -> "ResultColumns":

@@ -72,7 +72,7 @@ class Timing:
     setup_seconds: float | None = None  # before the first round
     training_seconds: float | None = None  # from there to the last one
     trials_per_second: float | None = None  # while training
-    engine: str | None = None  # where the clients ran
+    engine: str | None = None  # engine that ran the clients
 
     @classmethod
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
@@ -133,7 +133,7 @@ class Session:
     command: str | None
     commit: str | None  # the version of the sources, where they are kept under version control; else None
     versions: Mapping[str, str]  # of Python and of the packages that decide what comes out, by name
-    hardware: Mapping[str, str]  # what it ran on, in words, by name
+    hardware: Mapping[str, str]  # hardware that it ran on, in words, by name
 
 
 @dataclass(frozen=True)

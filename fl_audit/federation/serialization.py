@@ -26,7 +26,7 @@ class SentExamples:
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
-    user: Integers | None = None  # which user each belongs to, (n,); None where users are no units
+    user: Integers | None = None  # user of each, (n,); None where users are no units
 
     @classmethod
     def of(cls, examples: Examples) -> "SentExamples":
@@ -48,14 +48,14 @@ class SentFederation:
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
-    sizes: Integers  # how many of them each client has
+    sizes: Integers  # number of them that each client has
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # this and core as of `LoadedFederation`
-    spec: ModelSpec  # which model is trained, and on what
-    judged: Judgement  # what was found of it on records of the data
+    spec: ModelSpec  # specification of the model
+    judged: Judgement  # properties of the model, found on records of the data
     core: VggCore | None
     training: SentExamples  # D, for those who know all of it; empty for others
-    replacement: SentExamples | None  # what stands in D' for the differing unit, for those who hold or know it
+    replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
         """Have this process play the federation, without data but those that came with it."""

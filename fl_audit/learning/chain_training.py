@@ -48,9 +48,9 @@ class ChainLayer:
 
     outs: int  # number of outputs
     ins: int  # number of inputs
-    weight: slice  # which columns of a flat model hold the weights
-    bias: slice | None  # which columns hold the bias, if there is one
-    activation: Activation = _NONE  # what follows the layer
+    weight: slice  # columns of a flat model that hold the weights
+    bias: slice | None  # columns that hold the bias, if there is one
+    activation: Activation = _NONE  # activation that follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
         """Return the weights of stacked models as a view (trials, outs, ins)."""

@@ -37,8 +37,8 @@ class LocalSchedule:
 
     learning_rate: float  # step size, positive
     batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
-    epochs: int | None = None  # how often each record is used, at least 1; None if `steps` is given
-    steps: int | None = None  # how many steps are taken, at least 1; None if `epochs` is given
+    epochs: int | None = None  # number of times that each record is used, at least 1; None if `steps` is given
+    steps: int | None = None  # number of steps, at least 1; None if `epochs` is given
     optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, anew in every round
 
     def __post_init__(self) -> None:

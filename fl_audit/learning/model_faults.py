@@ -34,7 +34,7 @@ class FaultPlace(NamedTuple):
     path: str  # its name in the model; empty for the model itself
     given: Tensor | None  # its first input, where that is a tensor
     record: str | None  # the record; None where only several together fail
-    error: BaseException  # what was raised
+    error: BaseException  # exception that was raised
     largest: float  # largest number that any record gave the layer
 
     @property

@@ -15,7 +15,7 @@ from torch.func import vmap
 
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
-_CHOOSES = "set_attn_implementation"  # what modules of transformers have, and no others
+_CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
 _EMBEDDED = 16
 
 

@@ -16,7 +16,7 @@ from fl_audit.errors import InputError, first_line, require
 PROBE_EXAMPLES = 3
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 """So many examples and draws that dropout with a probability of a few percent is noticed."""
-_SMALL_STEP = 0.01  # what moves weights that are all zero
+_SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
 def check_module(module: nn.Module) -> None:

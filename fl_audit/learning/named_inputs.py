@@ -21,7 +21,7 @@ class NamedInput:
     name: str  # name of the argument of the model's forward
     shape: tuple[int, ...]  # of one record; empty for a single number
     is_whole: bool  # whether its numbers are whole, and the model is given int64
-    count: int | None = None  # how many ids there are, 0 to count - 1, where a public vocabulary says so
+    count: int | None = None  # number of ids, 0 to count - 1, if a public vocabulary determines it
 
     @property
     def width(self) -> int:

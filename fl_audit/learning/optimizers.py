@@ -45,7 +45,7 @@ class ServerOptimizer:
                 return 2
             case OptimizerKind.MOMENTUM:
                 return 3
-            case OptimizerKind.ADAM:  # whose first step keeps little of the gradient but its signs
+            case OptimizerKind.ADAM:  # its first step keeps little of the gradient but its signs
                 raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
             case _:
                 assert_never(self.kind)

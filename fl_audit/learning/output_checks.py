@@ -25,7 +25,7 @@ class ProbeRecords:
     """Records of the data that a model is tried on."""
 
     features: Tensor  # float32, (n, *shape)
-    names: tuple[str, ...]  # how a message names each of them
+    names: tuple[str, ...]  # name of each of them in messages
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class PrivateUpdates:
 
     updates: Tensor  # theta_start - theta_end, float32 (trials, parameters)
     accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all trials
-    times: Floats | None = None  # how many steps took each canary record, float64 (trials, canaries); None without any
+    times: Floats | None = None  # number of steps with each canary record, float64 (trials, canaries); None without any
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CanaryRecords:
     """
 
     directions: Sequence[Tensor]  # of each trial, float32 (canaries, parameters), of norm 1
-    coins: Flags  # which of them are in, (trials, canaries)
+    coins: Flags  # membership of each of them, (trials, canaries)
     sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a trial
 
 

@@ -58,7 +58,7 @@ class CraftingScene:
     model: StackedModel  # the network
     models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)
     clipping_norm: float  # C, above 0
-    box: Box  # which values features may have
+    box: Box  # values that features may have
 
 
 class Candidates(NamedTuple):

@@ -30,8 +30,8 @@ class UsersOfPass:
     """
 
     portion: Portion
-    users: Tensor  # whose each record is, int64 (n,), or (trials, n) with -1 for what only fills up a row
-    trials: int  # how many trials there are
+    users: Tensor  # user of each record, int64 (n,), or (trials, n) with -1 for places that only fill up a row
+    trials: int  # number of trials
 
     @cached_property
     def runs(self) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,7 @@ class UserBlock:
     """Records of whole users that a pass may hold."""
 
     work: BatchWorkload
-    users: Tensor  # whose each is, int64 (n,)
+    users: Tensor  # user of each, int64 (n,)
 
     def trials_per_pass(self, model: StackedModel) -> int:
         """Return how many trials are run together."""

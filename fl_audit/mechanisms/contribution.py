@@ -44,7 +44,7 @@ class LocalTraining:
     algorithm 1 (flat clipping, uniform weights, fixed denominator).
     """
 
-    schedule: LocalSchedule  # what a client does in a round
+    schedule: LocalSchedule  # training of a client in a round
     kind: Literal["local-training"] = "local-training"
     unit: ClassVar[Unit] = Unit.CLIENT
 

@@ -25,8 +25,8 @@ class Hypotheses:
     """
 
     shared: Tensor  # the part that both sums hold, float32 (trials, parameters)
-    present: Tensor  # what the differing unit adds under D; float32 (trials, parameters)
-    absent: Tensor  # what stands in its place under D'; float32 (trials, parameters)
+    present: Tensor  # contribution of the differing unit under D; float32 (trials, parameters)
+    absent: Tensor  # contribution in its place under D'; float32 (trials, parameters)
     # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows who else takes part.
     weight: float = 1.0
     # Log-odds, from observations beside the sum, of `present` being in, and of `absent` being in, each against neither,
@@ -52,7 +52,7 @@ class Hypotheses:
 class Comparison:
     """Some trials of a release beside both hypotheses, in float64."""
 
-    rows: slice  # which trials
+    rows: slice  # positions of the trials
     # `release`, `shared`, `present`, `absent`: as in `Hypotheses`, (rows, parameters).
     release: Tensor
     shared: Tensor

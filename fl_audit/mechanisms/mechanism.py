@@ -46,12 +46,12 @@ class Mechanism:
     """
 
     adjacency: Adjacency  # the neighbouring relation that noise and guarantee refer to
-    clipping: Clipping  # how large one contribution may be
-    participation: Participation  # which units take part in a round
-    noise: StoredNoise  # what is added to the sum
+    clipping: Clipping  # bound on one contribution
+    participation: Participation  # rule that decides which units take part in a round
+    noise: StoredNoise  # noise that is added to the sum
     denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
-    optimizer: ServerOptimizer  # how the model follows from the release
-    contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
+    optimizer: ServerOptimizer  # rule by which the model follows from the release
+    contribution: Contribution = field(default_factory=RecordGradients)  # contribution of one unit
 
     def __post_init__(self) -> None:
         _require_known("contribution", self.contribution, get_args(Contribution))

@@ -31,7 +31,7 @@ class ThreatModel:
     Raises `InputError` if the number of colluders is negative, or the server is said to have some.
     """
 
-    adversary: Adversary = Adversary.CLIENT  # where it sits
+    adversary: Adversary = Adversary.CLIENT  # position of the adversary
     # Whether it sees in which rounds the target takes part. It matters where units are sampled.
     participation: TargetsParticipation = TargetsParticipation.SECRET
     colluders: int = 0  # other clients who share their noise with it, at least 0; matters where clients add noise

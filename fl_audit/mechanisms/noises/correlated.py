@@ -37,7 +37,7 @@ class CorrelatedGaussian(MechanismNoise):
     """
 
     multiplier: float  # z, standard deviation of the z_s in units of Delta; positive and finite
-    matrix: StrategyKind  # which matrix C
+    matrix: StrategyKind  # kind of the matrix C
     rounds: int  # k, its size, at least 1
     bands: int = 1  # bands of a banded C, from 1 (independent noise) to k; not used by the tree
     kind: Literal["correlated"] = "correlated"

@@ -39,9 +39,9 @@ class NoiseOrigin(StrEnum):
 class NoiseSettings:
     """Settings of a configuration for its noise, and the other settings that noises depend on."""
 
-    name: str  # which noise, as the configuration names it
+    name: str  # name of the noise in the configuration
     multiplier: float  # z
-    scaling: NoiseScaling  # what the noise is scaled to
+    scaling: NoiseScaling  # sensitivity that the noise is scaled to
     clients: int  # m, number of clients
     rounds: int  # k, number of rounds
     separation: int | None  # rounds from one of a client's to its next, where cohorts take part; None elsewhere
@@ -63,9 +63,9 @@ class AccountedRounds:
 
     count: int  # k, from 1
     multiplier: float  # z against the adversary, of everything that is released in one round
-    participation: "Participation"  # which units take part
+    participation: "Participation"  # rule that decides which units take part
     seen: bool  # whether the adversary sees in which rounds the target takes part
-    schedule: "LocalSchedule | None" = None  # how clients train, where they train privately; None elsewhere
+    schedule: "LocalSchedule | None" = None  # training of clients, if they train privately; None otherwise
     shards: tuple[int, ...] = ()  # sizes of their shards there
 
 

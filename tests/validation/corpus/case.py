@@ -27,7 +27,7 @@ class Claim:
 
     epsilon: float
     delta: float
-    adjacency: str  # how neighbours differ: a client or a record, added, removed or replaced
+    adjacency: str  # difference of neighbours: a client or a record, added, removed or replaced
     rounds: int
     # Of a claim about Gaussian noise: the mechanism is no easier to tell than one Gaussian release that moves by so
     # many standard deviations. None where nothing is claimed but epsilon and delta.
@@ -71,10 +71,10 @@ class Case:
     claim: Claim
     play: Play  # plays one trial
     layout: Layout
-    # What the mechanism really gives, the largest epsilon of any two neighbours at the delta of the claim; infinite
-    # where none holds, None where it is not known. What the played trials show may be less.
+    # The true epsilon of the mechanism, the largest of any two neighbours at the delta of the claim; infinite if none
+    # holds, None if it is not known. The played trials may show less.
     true_epsilon: float | None = None
-    wrong: str = ""  # what is wrong, in one sentence; empty where nothing is
+    wrong: str = ""  # the fault, in one sentence; empty where nothing is wrong
     twin: str = ""  # the name of the honest case that it takes itself for; empty for honest ones
     # By how much a trial with the target is expected to differ, in the coordinates of a trial, where an observer knows
     # that beforehand: the product with it is the log-likelihood ratio of the claimed Gaussian noise, but for a factor.

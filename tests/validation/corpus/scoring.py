@@ -20,7 +20,7 @@ class Row(NamedTuple):
     case: str
     auditor: str
     version: str  # of the corpus
-    trials: str  # how many trials each auditor had
+    trials: str  # number of trials that each auditor had
     kind: str  # honest or faulty
     claimed: str  # the epsilon of the claim
     true: str  # the true one; empty where it is not known

@@ -26,7 +26,7 @@ _RATE, _STEPS = 1 / (-(-RECORDS // BATCH)), -(-RECORDS // BATCH)
 _LEFT_OUT = (
     Pitfall.CLAIMED_EPSILON,  # the same training as that of a fresh accountant
     Pitfall.UNTAKEN_STEPS,  # costs no privacy: it is an honest case
-    Pitfall.LARGE_DELTA,  # what is claimed holds at that delta, which is too large for a claim
+    Pitfall.LARGE_DELTA,  # the claim holds at that delta, which is too large for a claim
 )
 _UNBOUNDED = (
     Pitfall.NO_NOISE, Pitfall.NOISE_DISTRIBUTION, Pitfall.REPEATED_NOISE, Pitfall.SEEDED_NOISE, Pitfall.TRAINED_BEFORE,
