@@ -152,7 +152,7 @@ class RecordClaim:
 
     local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
     shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
-    # The releases that tell the two records of `record_pair` apart at most; None if there is no such pair.
+    # Releases that bound how well the two records of `record_pair` can be told apart; None if there is no such pair.
     pair: tuple[ReleaseEvent, ...] | None
     differing: int | None  # number of features in which they differ
 
