@@ -12,7 +12,7 @@ _BYTES = 4  # of a scalar
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ModelJudgement:
     """What the process that had records of the data found of a model, for processes that have none."""
 
     fast: bool  # whether it runs on stacked layers
