@@ -14,7 +14,7 @@ from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.learning.frozen_cores import VggCore
-from fl_audit.learning.judgement import Judgement
+from fl_audit.learning.judgement import ModelJudgement
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
@@ -52,7 +52,7 @@ class SentFederation:
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # this and core as of `LoadedFederation`
     spec: ModelSpec  # specification of the model
-    judged: Judgement  # properties of the model, found on records of the data
+    judged: ModelJudgement  # properties of the model, found on records of the data
     core: VggCore | None
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it

@@ -277,9 +277,9 @@ def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ..
     if "no padding token" in text:
         return "give its configuration the id of padding, such as pad_token_id=0"
     if inputs and "unexpected keyword argument" in text and isinstance(place.error, TypeError):
-        given = ", ".join(one.name for one in inputs)
+        listed = ", ".join(one.name for one in inputs)
         return (
-            f"its forward is given {given} by name: name its arguments so, and add **others for what it does not read"
+            f"its forward is given {listed} by name: name its arguments so, and add **others for what it does not read"
         )
     if "positional argument" in text and isinstance(place.error, TypeError):
         return "forward is called with one tensor, the batch of records: give its other arguments defaults"

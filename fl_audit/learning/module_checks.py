@@ -35,7 +35,7 @@ def check_module(module: nn.Module) -> None:
         why = "which mixes the examples of a batch, so one record has no gradient of its own"
         require(not mixes, f"{found}, {why}: use torch.nn.GroupNorm or torch.nn.LayerNorm instead")
         draws = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
-        hint = dropout_settings(module)
+        hint = dropout_settings(module) if draws else ""
         require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0{hint}")
         is_quantised = type(layer).__module__.startswith("torch.ao.nn.quantized")
         why = "which has no gradient and scales by all examples of a batch"

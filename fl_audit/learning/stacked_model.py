@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.chain_training import dense_chain
-from fl_audit.learning.judgement import Judgement, saved_scalars
+from fl_audit.learning.judgement import ModelJudgement, saved_scalars
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.model_faults import explaining, names_of, refusal
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
@@ -81,7 +81,7 @@ class StackedModel:
         template: nn.Module,
         feature_shape: tuple[int, ...],
         records: Tensor | None = None,
-        judged: Judgement | None = None,
+        judged: ModelJudgement | None = None,
     ) -> None:
         check_module(template)
         keep_freed_memory()
@@ -102,7 +102,7 @@ class StackedModel:
 
     @classmethod
     def of(
-        cls, spec: ModelSpec, records: ProbeRecords | None = None, judged: Judgement | None = None
+        cls, spec: ModelSpec, records: ProbeRecords | None = None, judged: ModelJudgement | None = None
     ) -> "StackedModel":
         """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
 
@@ -118,9 +118,9 @@ class StackedModel:
         return _built(spec)
 
     @property
-    def judgement(self) -> Judgement:
+    def judgement(self) -> ModelJudgement:
         """The properties that were found of the model."""
-        return Judgement(self.fast, self.activations)
+        return ModelJudgement(self.fast, self.activations)
 
     @property
     def template(self) -> nn.Module:
@@ -419,7 +419,7 @@ class StackedModel:
         return True
 
 
-def _built(spec: ModelSpec, records: ProbeRecords | None = None, judged: Judgement | None = None) -> StackedModel:
+def _built(spec: ModelSpec, records: ProbeRecords | None = None, judged: ModelJudgement | None = None) -> StackedModel:
     template, shape = model_template(spec), spec.feature_shape
     if judged is not None:
         return StackedModel(template, shape, judged=judged)
@@ -438,7 +438,7 @@ def _seeded() -> torch.Generator:
 
 @lru_cache(maxsize=4)
 def _of_factory(
-    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, judged: Judgement | None
+    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, judged: ModelJudgement | None
 ) -> StackedModel:
     """Build the model of a factory, which tells apart factories of one name."""
     return _built(spec, records, judged)
