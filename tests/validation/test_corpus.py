@@ -9,6 +9,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 from dp_accounting.pld import PLDAccountant
 
 from fl_audit.errors import InputError
+from fl_audit.local_training.replay import are_same_states, random_states
 from tests.validation.corpus import scores, truth
 from tests.validation.corpus.auditors import Auditor, Finding, _installed, baseline, black_box, conformance
 from tests.validation.corpus.case import VERSION, Case, Store, played
@@ -48,10 +49,10 @@ def test_a_case_plays_and_its_truth_fits_its_claim(name: str) -> None:
 
 
 def test_a_trial_follows_from_its_generator_and_leaves_the_shared_ones_alone() -> None:
-    one, before = case("federated/wrong-denominator"), np.random.get_state()[1].copy()  # noqa: NPY002
+    one, before = case("federated/wrong-denominator"), random_states()
     first, second = (one.play(np.random.default_rng(3), True) for _ in range(2))
     assert np.array_equal(first, second)
-    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    assert are_same_states(random_states(), before)
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 
 Every auditor sees the same trials of every case, of which half have the target. Prints what was found, missed and
 accused wrongly. With `--out` it writes the tables as Markdown and the rows beside them as comma-separated values, as
-they come; a second call adds to them. A public package that is not installed is named and left out.
+they come; a second call goes on after them. A public package that is not installed is named and left out.
 """
 
 from pathlib import Path
@@ -47,7 +47,11 @@ def main() -> None:
     auditors = _usable(options.auditor, console)
     rows = list[Row]() if options.out is None else read(options.out.with_suffix(".csv"))
     for name in track(chosen, "cases", console=console):
-        rows = merged(rows, score(case(name), auditors, options.trials))
+        done = {row.auditor for row in rows if (row.case, row.trials) == (name, str(options.trials))}
+        left = {key: auditor for key, auditor in auditors.items() if key not in done}
+        if not left:
+            continue
+        rows = merged(rows, score(case(name), left, options.trials))
         if options.out is not None:
             write(rows, options.out)
     console.print("\n".join(summary(rows)), markup=False)

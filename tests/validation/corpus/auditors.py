@@ -20,6 +20,7 @@ from fl_audit.errors import InputError
 from fl_audit.local_training.training_function import TrainingOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.corpus.case import Case, Floats, played
+from tests.validation.corpus.federated import OWN
 from tests.validation.corpus.scores import Scores, scores_of
 
 LEVEL = 0.05
@@ -74,19 +75,19 @@ def _stated(case: Case) -> StatedClaim:
 
 def _transcripts(case: Case, released: Floats) -> Transcripts:
     layout, trials = case.layout, len(released)
-    size = layout.rounds * layout.of_round
-    shape = (trials, layout.rounds, layout.of_round)
-    steps, nothing, everywhere = released[:, :size].reshape(shape), np.zeros(shape), np.ones(trials, bool)
-    direction = (
-        nothing if case.difference is None else np.broadcast_to(case.difference[:size].reshape(shape[1:]), shape)
-    )
-    ends = np.cumsum([width for _, width in layout.tensors])
-    tensors = tuple(
-        (name, slice(int(end) - width, int(end))) for (name, width), end in zip(layout.tensors, ends, strict=True)
-    )
+    size, everywhere = layout.rounds * layout.of_round, np.ones(trials, bool)
+    rounds = released[:, :size].reshape(trials, layout.rounds, layout.of_round)
+    known = (np.zeros(size) if case.difference is None else case.difference[:size]).reshape(rounds.shape[1:])
+    # Shares of the noise that the insider knows stand behind the tensors, one for each.
+    kept = [(name, width) for name, width in layout.tensors if not name.startswith(OWN)]
+    ends = [int(end) for end in np.cumsum([width for _, width in kept])]
+    tensors = tuple((name, slice(end - width, end)) for (name, width), end in zip(kept, ends, strict=True))
+    steps, nothing = rounds[..., : ends[-1]], np.zeros((*rounds.shape[:2], ends[-1]))
+    own = rounds[..., ends[-1] :] if len(kept) < len(layout.tensors) else nothing
     return Transcripts(
-        steps=steps, released=steps, direction=direction, others=nothing, own=nothing, contributed=everywhere,
-        has_release=everywhere, numbers=released[:, size:], names=layout.beside, refused=~everywhere, tensors=tensors,
+        steps=steps, released=steps, direction=np.broadcast_to(known[:, : ends[-1]], steps.shape), others=nothing,
+        own=own, contributed=everywhere, has_release=everywhere, numbers=released[:, size:], names=layout.beside,
+        refused=~everywhere, tensors=tensors,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
 from tests.validation.faulty_mechanisms.honest_twins import DELTA, FaultyMechanism, HonestMechanism
 
 FAMILY = "federated"
+OWN = "own share of "  # how names of tensors begin that hold what an insider knows of the noise
 _PROBED = 4  # trials of either side that tell which numbers a mechanism shows beside the model
 _SCENARIOS = {
     "replaced-as-removed": "opposite", "bare-scalar": "parameter without axes",
@@ -37,6 +38,7 @@ _SCENARIOS = {
     "private-median": "removed, around a median, many", "private-trimmed-mean": "removed, around a median, many",
     "private-krum": "removed, others spread, many", "outliers-left-out": "removed, around a median, many",
     "running-means-unclipped": "running statistics", "counters-passed-on": "parameter of whole numbers",
+    "same-noise-every-round": "alternating",
     "noise-by-replies": "missing reply, large model", "sparse-noise": "missing reply, large model",
 }  # fmt: skip
 """Scenarios of the mechanisms that are not played on `removed`: each shows most of what is wrong."""
@@ -164,7 +166,7 @@ def _form_of(seen: list[Transcript], scenario: str) -> _Form:
     tensors = (
         tuple((key, part.stop - part.start) for key, part in own) if own[-1][1].stop == size else (("sums", size),)
     )
-    shares = tuple((f"own share of {key}", width) for key, width in tensors) if has_own else ()
+    shares = tuple((f"{OWN}{key}", width) for key, width in tensors) if has_own else ()
     flags = tuple(f"whether there is {key}" for key in numbers)
     return _Form(Layout(rounds, (*tensors, *shares), (*numbers, *flags)), numbers, has_own)
 
