@@ -30,10 +30,11 @@ def texts(count: int = 20) -> Tensor:
     return torch.cat([ids * mask, mask], dim=1).float()
 
 
-def bert(classes: int = CLASSES) -> nn.Module:
+def bert(classes: int = CLASSES, wide: bool = False) -> nn.Module:
     from transformers import BertConfig, BertForSequenceClassification
 
-    return BertForSequenceClassification(BertConfig(**_SIZES, **_STILL, num_labels=classes))
+    sizes = _SIZES | ({"hidden_size": 64, "intermediate_size": 128} if wide else {})
+    return BertForSequenceClassification(BertConfig(**sizes, **_STILL, num_labels=classes))
 
 
 def distilbert(classes: int = CLASSES) -> nn.Module:
@@ -113,8 +114,8 @@ def _lora(model: nn.Module, *targets: str) -> nn.Module:
     return adapted
 
 
-def bert_lora(classes: int = CLASSES) -> nn.Module:
-    return _lora(bert(classes), "query", "value")
+def bert_lora(classes: int = CLASSES, wide: bool = False) -> nn.Module:
+    return _lora(bert(classes, wide), "query", "value")
 
 
 def llama_lora(classes: int = CLASSES) -> nn.Module:

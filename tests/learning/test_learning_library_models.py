@@ -1,10 +1,13 @@
 """Models of transformers and peft as factories return them: taken, exact for padded texts, and bounded in memory."""
 
 import copy
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from learning import library_models as library
@@ -15,6 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning import stacked_model
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import ProbeRecords
 from fl_audit.learning.private_training import PrivateSteps, private_updates
 from fl_audit.learning.stacked_model import StackedModel
@@ -26,8 +30,9 @@ pytestmark = pytest.mark.long
 _MOST_APART = 1e-5
 
 
-def built(made: Callable[..., nn.Module], records: Tensor, is_text: bool = True) -> StackedModel:
-    inputs = library.INPUTS if is_text else ()
+def built(
+    made: Callable[..., nn.Module], records: Tensor, inputs: tuple[NamedInput, ...] = library.INPUTS
+) -> StackedModel:
     spec = ModelSpec("theirs:build", tuple(records.shape[1:]), library.CLASSES, inputs)
     names = tuple(f"record {number}" for number in range(len(records)))
     with pytest.MonkeyPatch.context() as patch:
@@ -66,9 +71,11 @@ def of_pictures(module: nn.Module, record: Tensor) -> Tensor:
     return module(record.double()).logits  # type: ignore[no-any-return]
 
 
-def require_exact(made: Callable[..., nn.Module], records: Tensor, call: Callable[..., Tensor], is_text: bool) -> None:
+def require_exact(
+    made: Callable[..., nn.Module], records: Tensor, call: Callable[..., Tensor], inputs: tuple[NamedInput, ...]
+) -> None:
     module, labels = drawn(made), torch.arange(len(records)) % library.CLASSES
-    model = built(lambda: copy.deepcopy(module), records, is_text)
+    model = built(lambda: copy.deepcopy(module), records, inputs)
     gradients = truth(module, call, records, labels)
     norm = float(gradients.norm(dim=1).median())
     flat = torch.cat([one.detach().flatten() for one in trained(module)])
@@ -82,12 +89,12 @@ def require_exact(made: Callable[..., nn.Module], records: Tensor, call: Callabl
 
 @pytest.mark.parametrize("name", library.OF_TEXT)
 def test_a_model_of_a_library_is_taken_as_it_is_and_its_clipped_sums_are_exact(name: str) -> None:
-    require_exact(library.OF_TEXT[name], library.texts(), of_text, is_text=True)
+    require_exact(library.OF_TEXT[name], library.texts(), of_text, library.INPUTS)
 
 
 def test_a_model_of_pictures_of_a_library_is_taken_as_it_is() -> None:
     pictures = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(2))
-    require_exact(library.vit, pictures, of_pictures, is_text=False)
+    require_exact(library.vit, pictures, of_pictures, ())
 
 
 def test_a_text_stands_for_itself_however_much_others_are_padded() -> None:
@@ -159,6 +166,35 @@ def test_the_size_of_a_pass_follows_what_a_model_keeps_and_not_what_it_trains() 
     # Ten tokens, 16 wide: beside three hundred weights it keeps the inputs of some twenty layers.
     assert adapted.activations > 5 * adapted.layout.size
     assert adapted.examples_per_pass * adapted.activations <= stacked_model.PASS_BUDGET
+
+
+def long_texts(count: int, tokens: int) -> Tensor:
+    source = torch.Generator().manual_seed(7)
+    ids = torch.randint(3, library.VOCABULARY, (count, tokens), generator=source)
+    return torch.cat([ids, torch.ones_like(ids)], dim=1).float()
+
+
+@pytest.mark.parametrize("count", [400, 1200])
+def test_an_adapter_on_a_large_model_needs_no_more_memory_for_more_records(count: int) -> None:
+    tokens, records = 64, long_texts(count, 64)
+    inputs = tuple(replace(one, shape=(tokens,)) for one in library.INPUTS)
+    model = built(lambda: library.bert_lora(wide=True), records[:20], inputs)
+    flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
+    labels, process = torch.zeros(count, dtype=torch.int64), psutil.Process()
+    model.clipped_sum(flat, records[:20], labels[:20], 1.0)
+    before, most, is_done = process.memory_info().rss, [0], threading.Event()
+
+    def watch() -> None:
+        while not is_done.wait(0.005):
+            most[0] = max(most[0], process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    model.clipped_sum(flat, records, labels, 1.0)
+    is_done.set()
+    watcher.join()
+    # All records at once would keep some 100,000 scalars for each of them: 160 MB, or half a gigabyte.
+    assert 0 < most[0] - before < 60 * 2**20
 
 
 def test_a_vocabulary_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
