@@ -45,9 +45,7 @@ class NoiseSetting:
         return sum(size for _, size in self.tensors)
 
 
-def draw_sums(
-    rng: np.random.Generator, setting: NoiseSetting, breach: Breach
-) -> tuple[Floats, Floats, Floats, Floats]:
+def draw_sums(rng: np.random.Generator, setting: NoiseSetting, breach: Breach) -> tuple[Floats, Floats, Floats, Floats]:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
 
     Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
