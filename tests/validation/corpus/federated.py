@@ -32,7 +32,7 @@ _SCENARIOS = {
     "clipped-layer-by-layer": "huge in every tensor", "clipped-after-averaging": "huge in every tensor",
     "clipped-batch": "huge in every tensor", "divided-by-true-size": "removed among opposite ones",
     "missing-reply-averaged-away": "missing reply", "crash-on-zero": "zero",
-    "noised-for-the-next-norm": "all zero", "bare-quantile-bit": "huge", "examples-in-metrics": "many examples",
+    "noised-for-the-next-norm": "all zero", "bare-quantile-bit": "huge", "examples-in-metrics": "nothing",
     "loss-in-metrics": "metrics", "message-size": "missing reply", "fixed-batches": "removed among opposite ones",
     "wrong-sampling-rate": "huge in every tensor", "uncomposed-local-privacy": "opposite",
     "private-median": "removed, around a median, many", "private-trimmed-mean": "removed, around a median, many",
