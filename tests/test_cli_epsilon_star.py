@@ -70,7 +70,7 @@ def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
     assert json.loads(out)["unbounded"]
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_table_and_figure(run: Run, ending: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--plot", f"star.{ending}")

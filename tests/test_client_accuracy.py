@@ -14,7 +14,7 @@ from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.report.style import to_png
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
 def test_every_point_guarantees_what_it_is_named_after(way: Way, published_data: Path) -> None:
     for federation in federations(published_data, quick=True):

@@ -183,7 +183,7 @@ def test_every_command_is_walked_over() -> None:
     assert set(BASES) == set(ROOT.commands)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in BASES if any(True for _ in numeric(name))])
 def test_the_largest_numbers(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

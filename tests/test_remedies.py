@@ -169,7 +169,7 @@ def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
     return found
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_every_way_out_of_a_refusal_leads_out(case: str) -> None:
     write, flags = CASES[case]

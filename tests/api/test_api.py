@@ -137,6 +137,7 @@ def test_the_line_of_a_command_that_failed_is_the_error(
     assert heard == ["starting", "fl-audit: no client answered"]
 
 
+@pytest.mark.long
 def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]], tmp_path: Path) -> None:
     with pytest.raises(fa.InputError, match=r"holds no finished run: accepted are directories with a summary.json"):
         fa.read_run(tmp_path)

@@ -72,6 +72,7 @@ def test_a_faulty_mechanism_needs_its_sentences() -> None:
         FaultyMechanism("nobody", CENTRAL, CENTRAL.system, "wrong", " ", "fix")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "kind", "group"),
     [
@@ -94,6 +95,7 @@ def test_faulty_mechanisms_are_caught_by_what_they_do(name: str, kind: str, grou
     assert group in (None, result.worst.distinguisher.group)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("honest", "kinds"),
     [

@@ -45,6 +45,7 @@ def _noisy(value: Any) -> Any:
     return np.rint((value + np.random.normal(0, 0.375, value.shape)) * 4096) / 4096  # noqa: NPY002
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [(Waiting, Verdict.INCONCLUSIVE), pytest.param(Skipping, Verdict.CONSISTENT, marks=pytest.mark.long)],

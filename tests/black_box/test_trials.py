@@ -137,6 +137,7 @@ def test_a_release_that_is_rounded_to_a_grid_has_no_low_bits() -> None:
     assert result_json(result, ())["floating_point"] is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grid", [0.25, 2.0**-8])
 def test_noise_on_a_coarse_grid_is_more_than_a_matter_of_rounding(grid: float) -> None:
     """A 256th of the noise and more: what lies between its steps has no noise at all."""
@@ -159,6 +160,7 @@ def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_i
     assert refused.refusals[0].said == "it refused"
 
 
+@pytest.mark.long
 def test_a_trial_may_end_with_the_first_distinguisher_that_breaks_the_claim() -> None:
     random = np.random.default_rng(0)
 
@@ -214,7 +216,7 @@ def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
     assert sum(count == 800 for _, _, count in asked) == 1
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("noise_multiplier", "trials", "level"), [(1.0, 1000, 0.005), (0.5, 1000, 0.005)])
 def test_what_could_have_been_found_is_found_nine_times_in_ten(
     noise_multiplier: float, trials: int, level: float

@@ -131,7 +131,7 @@ def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
     assert told.stdout == "{0: 0, 1: 1}\n"
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "option"), [(signal.SIGKILL, 1), (signal.SIGTERM, 1), (signal.SIGKILL, -1)])
 def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -> None:
     """By the system where it can do that, and where it cannot (it knows no such option) by a thread that looks."""

@@ -38,7 +38,7 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
     assert [local_calls(run.model_copy(update=told | more)) for more, _ in cases] == [calls for _, calls in cases]
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("actors", [2, 3])
 def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
     one = run_audit(small_plan(), tmp_path / "one", Engine.LOCAL, with_report=False)

@@ -381,7 +381,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
 SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "adaptive, sampled")
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", SECRET)
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan, told = told_in(name, small_plan, tmp_path / "run")

@@ -46,7 +46,7 @@ def recording_app(seen: Transcript) -> ClientApp:
     return app
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("view", ["update", "model"])
 @pytest.mark.parametrize("scaling", ["local", "global"])
 def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan: MakePlan, tmp_path: Path) -> None:

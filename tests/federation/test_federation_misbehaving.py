@@ -125,7 +125,7 @@ TABLE: dict[str, tuple[Spoil, str]] = {
 }
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TABLE)
 def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]

@@ -117,7 +117,7 @@ def _released_by_hand(plan: AuditPlan, federation: LoadedFederation, trials: ran
     return initial.double() - plan.config.training.learning_rate * total / expected
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [0.15, 0.7])
 @pytest.mark.parametrize(
     "privacy",

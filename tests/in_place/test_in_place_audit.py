@@ -268,7 +268,7 @@ def recorded(message: Message, context: Context, call_next: Any) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord([mean.astype(np.float32)]), "metrics": metrics}), reply_to=message)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
 def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
     toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, recorded])
@@ -314,7 +314,7 @@ def test_errors_of_clients_in_trials_are_findings(tmp_path: Path) -> None:
     assert "no such model" in refusals["replies of clients"]
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["fails", "learns nothing", "has spent its rounds"])
 def test_trials_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
     """The target's client answers its own training alone, or has nothing to say."""

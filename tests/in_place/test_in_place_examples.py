@@ -100,6 +100,7 @@ def test_watching_takes_at_most_five_lines(name: str, tmp_path: Path) -> None:
     assert 3 <= len(changes) <= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "opacus_clients")) for name in SHAPES]
 )

@@ -226,7 +226,7 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     assert "error" not in text
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["raises", "has no answer under D alone"])
 def test_an_error_under_one_hypothesis_alone_is_no_evidence(how: str, tmp_path: Path) -> None:
     """The app insists on its 99 records: whoever changes them makes it fail, which says nothing of the noise."""
@@ -271,6 +271,7 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
         assert (FAILED in recorder._seen(None, "timed out").numbers) is (2 not in answered)
 
 
+@pytest.mark.long
 def test_a_leak_is_found_beside_rare_errors(tmp_path: Path) -> None:
     """Without noise a claim is broken, though every fifteenth trial of either truth ends with an error."""
     data, calls = np.linspace(-1, 1, 99)[:, None], [0]

@@ -66,6 +66,7 @@ def last_line(numbers: LiveFinding, place: Path) -> str:
 REPLACE = replace(TERMS, adjacency="replace-client")  # the noise is of 2 C then
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_seen", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: bool, tmp_path: Path) -> None:
     """Under replace-client half of the noise passed; under add-remove-client honest noise was broken."""
@@ -117,7 +118,7 @@ def test_few_rounds_are_no_doubt_that_canaries_send_their_opposite(tmp_path: Pat
     assert doubted[False] >= 100
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_seed_of_coins_of_its_own_on_a_node_is_noticed(is_seen: bool, tmp_path: Path) -> None:
     """With part of the noise, the canaries together stand out as much as those of all noise do."""

@@ -268,6 +268,7 @@ def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_sp
     assert len(found.evidence.replays) == 3
 
 
+@pytest.mark.long
 def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused() -> None:
     kept, trainings = [], []
     for number, noise in enumerate((1.5, 1.2, 1.0), 1):

@@ -28,6 +28,7 @@ def opacus_epsilon(
     return float(accountant.get_epsilon(delta, **how))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("z", [0.8, 1.5])
 def test_rdp_is_that_of_opacus_over_all_rounds(z: float) -> None:
     found = client_epsilons(SHARDS, 20, 5, z, 1e-5, Accountant.RDP, epochs=2)

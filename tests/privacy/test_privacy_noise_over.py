@@ -27,7 +27,7 @@ def theirs(over_clipping_norm: float, rounds: int, rate: float, adjacency: Adjac
     return float(accountant.compose(SelfComposedDpEvent(event, rounds)).get_epsilon(1e-5))
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("noise", "rounds", "rate"), [(1.0, 100, 0.01), (5.0, 10, 1.0)])
 def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rate: float, adjacency: Adjacency) -> None:

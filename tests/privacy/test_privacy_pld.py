@@ -125,7 +125,7 @@ COMPOSITIONS: list[tuple[ReleaseEvent, ...]] = [
 ]
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("events", COMPOSITIONS)
 def test_equal_to_dp_accounting_within_the_stated_errors(events: tuple[ReleaseEvent, ...]) -> None:
     theirs, width = PLDAccountant(value_discretization_interval=1e-4), 1e-4

@@ -11,7 +11,7 @@ from fl_audit.privacy.events import gaussian_rounds
 ROUNDS, NOISE, DELTA = 12, 1.3, 1e-4
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("adjacency", "relation", "rate"), [
     (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 1.0),
     (Adjacency.ADD_REMOVE_USER, NeighboringRelation.ADD_OR_REMOVE_ONE, 0.1),

@@ -50,6 +50,7 @@ def test_equal_spreads_are_gaussian_differential_privacy(mu: float, delta: float
     assert found == pytest.approx(gdp_epsilon(delta, mu), rel=1e-9, abs=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distributions", [30, pytest.param(150, marks=pytest.mark.long)])
 def test_supremum_agrees_with_brute_force(distributions: int) -> None:
     rng = np.random.default_rng(21)

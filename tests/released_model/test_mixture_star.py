@@ -17,6 +17,7 @@ def random_mixture(rng: np.random.Generator, components: int) -> NormalMixture:
     return NormalMixture(weights, rng.normal(size=components), np.exp(rng.normal(size=components) - 1))
 
 
+@pytest.mark.long
 def test_one_component_is_the_closed_form_cut_or_not() -> None:
     rng = np.random.default_rng(51)
     for _ in range(100):

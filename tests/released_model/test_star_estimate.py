@@ -194,6 +194,7 @@ def test_wrong_input_is_named() -> None:
             estimate_epsilon_star(one, zero, delta, rng, **more)
 
 
+@pytest.mark.long
 def test_speed_of_a_million_losses() -> None:
     rng = np.random.default_rng(67)
     members, population = rng.gamma(2, 1, 10**6), rng.gamma(3, 1, 10**6)

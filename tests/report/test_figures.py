@@ -76,7 +76,7 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     return replace(run, tables=replace(run.tables, **changed))
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     "shape",
@@ -117,6 +117,7 @@ def test_large_runs_are_drawn(make_contents):
     assert set(figures_of(make_contents(trials=1000, rounds=20))) == EXPECTED
 
 
+@pytest.mark.long
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):
     contents, settings = make_contents(trials=30, rounds=3), dict(matplotlib.rcParams)
     for name in ("beliefs", "noise"):
@@ -147,6 +148,7 @@ def test_few_trials_are_drawn_each_by_itself_without_densities(make_contents):
     assert not axes.containers
 
 
+@pytest.mark.long
 def test_bars_of_the_belief_histogram_have_area_one(make_contents):
     bars = figure_of(make_contents(), "beliefs").axes[0].containers[0]
     assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
@@ -162,6 +164,7 @@ def test_claimed_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_c
     assert "epsilon-star" not in pictures_of(make_contents(trials=5, with_epsilon_star=False, with_clients=False))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exact", [True, False])
 def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
     run = make_contents(exact=exact).run

@@ -102,7 +102,7 @@ def test_another_prior_is_said_for_clients(make_contents):
     assert "sure that it did not" in text
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "fact", "said"),
     [
@@ -136,6 +136,7 @@ def test_the_distribution_is_told_in_words(make_contents, shape, fact, said):
     assert not re.search(r"\bnan\b|\bNone\b(?! of)", text_of(contents))
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
@@ -157,6 +158,7 @@ def test_the_guarantee_says_against_whom(make_contents, shape, said):
     assert f"nobody who watches this training{said} may become" in opening_of(make_contents(**CLIENT | shape))
 
 
+@pytest.mark.long
 def test_sampling_is_that_of_the_unit(make_contents):
     clients = make_contents(**CLIENT | {"sampling_rate": 0.3})
     assert mechanism_of(clients)["Sampling rate of clients"] == 0.3

@@ -248,6 +248,7 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
     assert p_text(0.0) == "under 1e-300"
 
 
+@pytest.mark.long
 def test_noise_that_is_missing_or_spare_is_told_in_numbers(make_contents):
     broken = make_contents(exact=False, trials=20, noise=0.9)
     assert broken.summary["verdict"] == "violated"

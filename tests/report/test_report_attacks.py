@@ -81,6 +81,7 @@ def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, k
     assert "AUC, LiRA" in numbers.contradicted_by
 
 
+@pytest.mark.long
 def test_attackers_get_what_their_scores_are_worth(contents):
     numbers = contents.find(AttackFinding)
     assert numbers is not None
@@ -140,6 +141,7 @@ def test_figures_and_page_show_them(contents):
     assert rows["AUC, Insider (exact)"]["reading"] in (Reading.KEPT, Reading.NO_CONTRADICTION, Reading.ALONE)
 
 
+@pytest.mark.long
 def test_a_report_on_the_insider_alone_names_no_attacker(contents):
     table = contents.run.tables.targets.drop(columns=["score_loss", "score_lira", "score_shadow"])
     alone = report_contents(replace(contents.run, tables=replace(contents.run.tables, targets=table)))

@@ -64,6 +64,7 @@ def test_programs_that_are_no_command_of_ours_are_not_told():
     assert command_text([], 1) is None
 
 
+@pytest.mark.long
 def test_the_papers_are_those_of_the_methods_used(make_contents):
     used = " ".join(papers_of(make_contents()))
     for doi in ("10.14778/3484224.3484231", "10.48550/arXiv.2307.11280", "10.1109/CSF.2017.11"):

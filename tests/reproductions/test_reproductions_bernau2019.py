@@ -298,6 +298,7 @@ def test_claims_find_what_was_put_in() -> None:
     assert len(claims_of([played])) >= len(TESTS) - 2
 
 
+@pytest.mark.long
 def test_the_figure_shows_every_run() -> None:
     played = played_of(
         SKEWED,
@@ -506,7 +507,7 @@ _TRADED = {"local DP trades strictly better with 10 and 20 classes", "phi is abo
            "phi is higher under LDP"}  # fmt: skip
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 @pytest.mark.parametrize(("auc", "accuracy", "why"), [
     (0.51, 0.9, "not so: the attack finds something in the original model"),

@@ -63,6 +63,7 @@ def test_every_file_is_written(made: ServerRound) -> None:
         assert not result.beside("published")
 
 
+@pytest.mark.long
 def test_the_page_is_of_this_paper(made: ServerRound) -> None:
     html = made[1].read_text(encoding="utf-8")
     assert "<h1>Reproduction of Negoescu et al. 2023</h1>" in html

@@ -123,6 +123,7 @@ def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     assert found.claimed_mu == pytest.approx(shown)
 
 
+@pytest.mark.long
 def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 
@@ -176,6 +177,7 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
         play([LS_B], Context(tmp_path, engine=Engine.LOCAL))
 
 
+@pytest.mark.long
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = parse_config(values_of(LS_B, Extent.QUICK, None))
     pair = _neighbour_of(config)

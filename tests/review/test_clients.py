@@ -84,6 +84,7 @@ def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
     assert left == {"pyproject.toml", "__init__.py", "server_app.py", "client_app.py"}
 
 
+@pytest.mark.few_cases(1)
 @pytest.mark.parametrize(
     ("parts", "pitfall"),
     [

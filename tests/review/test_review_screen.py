@@ -290,6 +290,7 @@ def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeyp
     assert unoffered == (("acc",) if how == "unbearable" else ())
 
 
+@pytest.mark.long
 def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_kinds_of_them() -> None:
     def added(pairs: Any) -> Any:
         values = [float(metrics.get("acc", 0.0)) for _, metrics in pairs]

@@ -71,6 +71,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return weights_file(tmp_path_factory.mktemp("weights") / "faces.safetensors")
 
 
+@pytest.mark.long
 def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)

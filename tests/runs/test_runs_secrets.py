@@ -90,6 +90,7 @@ def test_the_search_looks_into_what_is_packed(tmp_path: Path, ending: str) -> No
     assert str(SEED).encode() in content_of(path)
 
 
+@pytest.mark.long
 def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(small_plan(run={"seed": SEED}, model={"seed": SEED}), tmp_path / "run", Engine.LOCAL, with_report=False)
     with pytest.raises(AssertionError, match=r"configuration\.json tells the seed"):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from small_audits import MakePlan
 
 from fl_audit.experiments.runs.engines import Engine
@@ -10,6 +11,7 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.summary import summarise
 
 
+@pytest.mark.long
 def test_a_round_under_the_floor_makes_sensitivities_adaptive(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy={"accountant": "gdp", "sensitivity": "local"})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)

@@ -44,6 +44,7 @@ def test_the_report_shows_both_from_then_on(runs: Path) -> None:
     assert read_json(runs / "private" / "summary.json")["utility"] == utility
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("of", "beside", "said"),
     [

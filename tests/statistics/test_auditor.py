@@ -80,6 +80,7 @@ def hockey_stick(p: Callable[[float], float], q: Callable[[float], float], epsil
     return quad(above, -12, 12, points=knots, limit=800, epsabs=1e-13)[0]
 
 
+@pytest.mark.long
 def test_epsilon_of_the_subsampled_gaussian_by_integration() -> None:
     rate, sigma = 0.25, 0.5
     for delta in (1e-5, 0.01):

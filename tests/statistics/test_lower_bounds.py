@@ -319,7 +319,7 @@ def warned(found: LowerBound) -> bool:
     return any("certify too much" in one for one in found.warnings)
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("method", [BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT])
 def test_warnings_are_rare_where_the_assumption_holds(method: BoundMethod) -> None:
     """300 runs at level 0.001: more than binomial(300, 0.001) has probability below 1e-4."""

@@ -9,6 +9,7 @@ from fl_audit.errors import InputError
 from fl_audit.statistics.roc import tradeoff_band
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "mu", "share"), [(100, 0.52, 0.1), (500, 1.0, 0.01), (30, 1.0, 0.9)])
 def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, share: float) -> None:
     """1,000 runs; coverage of exactly 95 % would fail with a probability of 1e-4 (3.7 standard errors)."""

@@ -161,6 +161,7 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
     assert len(played) == 1
 
 
+@pytest.mark.long
 def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path) -> None:
     hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
     with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):

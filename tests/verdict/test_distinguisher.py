@@ -58,7 +58,7 @@ def test_it_finds_what_depends_on_the_secret(breach: str) -> None:
     assert result.statistic == pytest.approx(result.measured * result.more["pairs"])
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("breach", "feature"),
     [

@@ -55,6 +55,7 @@ def test_p_values_of_honest_runs_follow_their_distribution(runs: int) -> None:
         assert kstest(found[name], "uniform", alternative="greater").pvalue > 1e-4, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("louder", ["everywhere", "in some trials", "in some rounds"])
 def test_noise_above_the_claim_is_no_breach_of_the_signal(louder: str) -> None:
     def noisy(values: Floats, key: int) -> Floats:
@@ -73,6 +74,7 @@ def test_noise_above_the_claim_is_no_breach_of_the_signal(louder: str) -> None:
     assert min(smallest) > 1
 
 
+@pytest.mark.long
 def test_a_count_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
     times = float(np.mean([limit_of_run(small_run(4 * seed)).times for seed in range(10)]))
     breach, runs = Breach("counted", (), target=counted(times)), 150

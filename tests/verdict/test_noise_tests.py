@@ -86,6 +86,7 @@ def test_noise_above_the_guarantee_violates_nothing(noise: float, runs: int) -> 
         assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "setting",
     [NoiseSetting(trials=8, rounds=10), NoiseSetting(trials=8, rounds=10, local=True, replace=False)],
@@ -368,7 +369,7 @@ LOUDER: dict[str, tuple[Any, float]] = {
 }
 
 
-@pytest.mark.few_cases(3)
+@pytest.mark.long
 @pytest.mark.parametrize("where", LOUDER)
 def test_more_noise_than_was_claimed_somewhere_violates_nothing(where: str) -> None:
     found, _ = run_family(_louder(*LOUDER[where]))

@@ -35,6 +35,7 @@ def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: 
     assert sum(one.epsilon_lower_bound > guarantee.epsilon for one in found) <= binom.ppf(1 - 1e-4, 100, 0.05)
 
 
+@pytest.mark.long
 def test_whoever_takes_the_final_log_odds_for_normal_refutes_a_guarantee_that_is_kept() -> None:
     measured = play_odd_feature(np.random.default_rng(1), OddFeature(trials=400, mu=5.0))
     final = measured.increments.sum(axis=1)

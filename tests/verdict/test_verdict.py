@@ -265,6 +265,7 @@ def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlong:
     return NoiseAlong(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
 
 
+@pytest.mark.long
 def test_noise_that_is_louder_without_the_target_is_found_by_its_size() -> None:
     """A ratio of 1.3 in 500 trials of five rounds; nothing is missing, and scores that hardly separate see nothing."""
     rng, guarantee = np.random.default_rng(18), guarantee_of(Accountant.GDP, 8.0)

@@ -81,6 +81,7 @@ def test_false_certificates_are_at_most_as_many_as_the_level_says() -> None:
     assert by_tradeoff <= 100
 
 
+@pytest.mark.long
 def test_false_certificates_about_a_gaussian_mechanism() -> None:
     """The best attack on independent releases N(coin mu, 1); at delta 1e-5 mu = 1 has epsilon 4.38."""
     draw = np.random.default_rng(2)

@@ -60,6 +60,7 @@ def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path
     assert contents.summary["levels"]["levels"][1]["size"] == most
 
 
+@pytest.mark.long
 def test_a_claim_about_users_covers_their_records(tmp_path: Path) -> None:
     for adjacency, size in (("replace-user", 1), ("add-remove-user", 2)):
         contents = contents_of(tmp_path, adjacency)

@@ -137,7 +137,7 @@ def test_under_sampling_log_odds_have_the_distribution_of_the_privacy_loss(seen:
             assert kstest(distribution.uniforms(total[side, target], draw), "uniform").pvalue > ALARM
 
 
-@pytest.mark.few_cases(1)
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_a_training_that_follows_its_own_releases_keeps_the_distributions(rate: float) -> None:
     """DP-SGD on a small network: gradients of a round depend on the noise of all rounds before."""

@@ -73,7 +73,7 @@ def trained(seed: int, trials: int, targets: int, model: str) -> tuple[WhiteBoxF
     return white_box_features(stacked, theta.detach(), features, labels), Membership(is_in)
 
 
-@pytest.mark.few_cases(2)
+@pytest.mark.long
 @pytest.mark.parametrize("part", WhiteBoxPart)
 def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
     """The leak is in products of d and h alone: only the gradient shows it.
@@ -91,6 +91,7 @@ def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
         assert auc == pytest.approx(0.5, abs=3 / np.sqrt(600 * 8))
 
 
+@pytest.mark.long
 def test_more_releases_tell_more() -> None:
     rule, found = WhiteBoxRule(frozenset({WhiteBoxPart.GRADIENT}), filters=4, steps=60), []
     for releases in (1, 4):

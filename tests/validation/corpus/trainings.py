@@ -156,9 +156,6 @@ def _trained(train: Callable[[nn.Module, Any], Any], generator: np.random.Genera
         model = _EXAMPLE.model()
         torch.manual_seed(int(generator.integers(2**62)))
         came = train(model, _records() if with_target else _without_target())
-    if isinstance(came, dict):
-        state = came
-    else:
-        state = (came if isinstance(came, nn.Module) else model).state_dict()
+    state = came if isinstance(came, dict) else (came if isinstance(came, nn.Module) else model).state_dict()
     values: list[Tensor] = [value.detach().flatten() for value in state.values()]
     return np.nan_to_num(torch.cat(values).to(torch.float64).numpy(), posinf=0.0, neginf=0.0)
