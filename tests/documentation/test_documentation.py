@@ -153,6 +153,16 @@ def test_blocks_say_what_they_are() -> None:
     assert sum(block.reason is not None for blocks in BLOCKS.values() for block in blocks) == NOT_RUN
 
 
+def test_the_navigation_leads_to_every_page_and_to_no_other() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    named = re.findall(r"([\w/-]+\.md)\s*$", nav, re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - set(named) == set()
+    # Pages of notebooks are made from these when the site is built.
+    assert {page for page in named if not page.startswith("notebooks/")} - pages == set()
+    assert len(named) == len(set(named))
+
+
 def test_the_readme_is_short_and_names_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) <= WORDS_OF_THE_README
