@@ -1,7 +1,8 @@
 """No retired word of the glossary is a part of a name, and none stands in a sentence.
 
 Names are those of modules, classes, functions, parameters, variables, settings, flags and keys. Sentences are those of
-pages, docstrings, comments and messages. Sources are searched as text: to parse them all would take ten times as long.
+pages, docstrings, comments and messages. Sources are searched as text, since it takes several times as long to parse
+them all.
 """
 
 import re

@@ -156,7 +156,7 @@ def test_an_app_is_audited_in_place_with_its_own_packages(app: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.long])])
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.ray)])
 def test_models_and_loaders_import_such_packages_and_ours_are_modules_of_the_one_name(app: Path, engine: str) -> None:
     """Each module of ours is loaded once, under one name, wherever its file lies."""
     assert python(app, "-c", PLAYED, engine).strip().splitlines()[-1] == "[] True"

@@ -65,7 +65,7 @@ def test_a_process_without_records_is_told_what_was_found_of_the_model(
     federation = load_federation(resolve(parse_config(config(records=40, clients=3, tokens=8))).public)
     sent = sent_federation(federation, knows_all=False, knows_differing=False)
     assert sent.spec.inputs == federation.inputs != ()
-    assert sent.judged == federation.model.judgement
+    assert sent.known == federation.model.properties
 
 
 def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(

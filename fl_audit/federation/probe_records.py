@@ -13,16 +13,16 @@ from fl_audit.learning.output_checks import ProbeRecords
 
 _SPREAD = 16  # records from the first to the last
 _MOST_COLUMNS = 128
-"""Of records with so many numbers at most those are taken that are largest and smallest in each of them."""
-_ENDS = 8  # of records with more numbers so many that hold the largest numbers of all, and the smallest
+"""Largest number of columns for which the records with the extreme values of each column are taken."""
+_ENDS = 8  # number of records taken at each end, by their extreme value, where there are more columns
 
 
 @lru_cache(maxsize=2)
 def probe_records(source: Source) -> ProbeRecords:
     """Return records that show what a data set has: some from first to last, and those with the extreme numbers.
 
-    Whoever looks up numbers, such as the tokens of a text, is so asked for the largest that occurs anywhere. Of texts
-    those with the most and the least padding come first.
+    A model that looks numbers up, such as the tokens of a text, is thus asked for the largest that occurs anywhere. The
+    texts with the most and the least padding come first.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def _chosen(records: Records) -> Integers:
         extreme = np.concatenate([numbers.argmax(0), numbers.argmin(0)])
     else:
         extreme = np.concatenate([numbers.max(1).argsort()[-_ENDS:], numbers.min(1).argsort()[:_ENDS]])
-    # The first are those that a model is tried on where it is tried on few: of texts the shortest and the longest.
+    # A model that is tried on few records gets the first ones: the shortest and the longest text.
     first = _shortest_and_longest(records)
     rest = np.setdiff1d(spread, first)
     return np.concatenate([first, rest, np.setdiff1d(extreme, np.concatenate([first, rest]))])

@@ -14,7 +14,7 @@ from fl_audit.federation.examples import Examples
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.learning.frozen_cores import VggCore
-from fl_audit.learning.judgement import ModelJudgement
+from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device
@@ -52,7 +52,7 @@ class SentFederation:
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # this and core as of `LoadedFederation`
     spec: ModelSpec  # specification of the model
-    judged: ModelJudgement  # properties of the model, found on records of the data
+    known: ModelProperties  # properties of the model, found on records of the data
     core: VggCore | None
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
@@ -71,7 +71,7 @@ class SentFederation:
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, judged=self.judged),
+                model=StackedModel.of(self.spec, known=self.known),
                 core=self.core,
                 user=self.user,
             )
@@ -113,7 +113,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         user=federation.user,
         victim=federation.victim,
         spec=federation.spec,
-        judged=federation.model.judgement,
+        known=federation.model.properties,
         core=federation.core if federation.raw is not None else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),

@@ -16,23 +16,6 @@ from torch.func import vmap
 from fl_audit.learning.named_inputs import MASK, NamedInput
 
 _CHOOSES = "set_attn_implementation"  # method of the modules of transformers, and of no others
-_EMBEDDED = 16
-
-
-class MeanEmbedding(nn.Module):
-    """The mean of a vector for each token of a text, padding left out, and a dense layer."""
-
-    def __init__(self, tokens: int, classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(tokens, _EMBEDDED)
-        self.head = nn.Linear(_EMBEDDED, classes)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the logits (n, classes) of token ids and their mask, both (n, tokens)."""
-        weights = attention_mask.unsqueeze(2).to(self.head.weight.dtype)
-        summed = (self.embedding(input_ids) * weights).sum(1)
-        logits: Tensor = self.head(summed / weights.sum(1).clamp(min=1.0))
-        return logits
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
 from fl_audit.learning.model_faults import raised_at
-from fl_audit.learning.model_inputs import MeanEmbedding, give_named, read_logits, with_plain_attention
+from fl_audit.learning.model_inputs import give_named, read_logits, with_plain_attention
 from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.names import MEAN_EMBEDDING
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
+from fl_audit.learning.text_models import MeanEmbedding
 from fl_audit.randomness import Purpose, generator
 
 

@@ -12,9 +12,9 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.errors import InputError
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.chain_training import dense_chain
-from fl_audit.learning.judgement import ModelJudgement, saved_scalars
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.model_faults import explaining, names_of, refusal
+from fl_audit.learning.model_properties import ModelProperties, saved_scalars
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
     PROBE_EXAMPLES,
@@ -61,8 +61,8 @@ class StackedModel:
         Shape of one example.
     records
         Records of the data, (n, *shape), on which a module with code of its own is judged; None for random examples.
-    judged
-        What another process has found of the module, which is then not judged again; None for nothing.
+    known
+        Properties of the module that another process has found, and which are not sought again; None for nothing.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class StackedModel:
         template: nn.Module,
         feature_shape: tuple[int, ...],
         records: Tensor | None = None,
-        judged: ModelJudgement | None = None,
+        known: ModelProperties | None = None,
     ) -> None:
         check_module(template)
         keep_freed_memory()
@@ -94,33 +94,33 @@ class StackedModel:
         self._parts = StackedParts(own)
         self.activations = self.layout.size
         self.cautions: tuple[str, ...] = ()
-        if judged is None:
+        if known is None:
             self.fast = self._probe(records)
         else:
-            self.fast, self.activations = judged.fast, judged.activations
+            self.fast, self.activations = known.fast, known.activations
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
     def of(
-        cls, spec: ModelSpec, records: ProbeRecords | None = None, judged: ModelJudgement | None = None
+        cls, spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None
     ) -> "StackedModel":
         """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
 
         Parameters
         ----------
-        spec, records, judged
+        spec, records, known
             Which model is meant; records of the data that a model of the user is tried on, None for random examples;
             and what a process that had them found of it, None for nothing.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
-            return _of_factory(spec, import_factory(spec.name), records, judged)
+            return _of_factory(spec, import_factory(spec.name), records, known)
         return _built(spec)
 
     @property
-    def judgement(self) -> ModelJudgement:
+    def properties(self) -> ModelProperties:
         """The properties that were found of the model."""
-        return ModelJudgement(self.fast, self.activations)
+        return ModelProperties(self.fast, self.activations)
 
     @property
     def template(self) -> nn.Module:
@@ -419,10 +419,10 @@ class StackedModel:
         return True
 
 
-def _built(spec: ModelSpec, records: ProbeRecords | None = None, judged: ModelJudgement | None = None) -> StackedModel:
+def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None) -> StackedModel:
     template, shape = model_template(spec), spec.feature_shape
-    if judged is not None:
-        return StackedModel(template, shape, judged=judged)
+    if known is not None:
+        return StackedModel(template, shape, known=known)
     tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
     cautions = check_outputs_of(template, spec.classes, tried)
     real = None if records is None else records.features
@@ -438,7 +438,7 @@ def _seeded() -> torch.Generator:
 
 @lru_cache(maxsize=4)
 def _of_factory(
-    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, judged: ModelJudgement | None
+    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
 ) -> StackedModel:
     """Build the model of a factory, which tells apart factories of one name."""
-    return _built(spec, records, judged)
+    return _built(spec, records, known)

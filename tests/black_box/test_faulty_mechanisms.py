@@ -78,14 +78,9 @@ def test_a_faulty_mechanism_needs_its_sentences() -> None:
     [
         ("bare-bias", "removed", None),
         ("loss-in-metrics", "metrics", "metrics: loss"),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (
-                ("running-statistics", "removed", "array: buffer.running_mean[0]"),
-                ("same-noise-every-client", "removed", None),
-                ("crash-on-zero", "zero", None),
-            )
-        ),
+        ("running-statistics", "removed", "array: buffer.running_mean[0]"),
+        ("same-noise-every-client", "removed", None),
+        ("crash-on-zero", "zero", None),
     ],
 )
 def test_faulty_mechanisms_are_caught_by_what_they_do(name: str, kind: str, group: str | None) -> None:
@@ -99,8 +94,8 @@ def test_faulty_mechanisms_are_caught_by_what_they_do(name: str, kind: str, grou
 @pytest.mark.parametrize(
     ("honest", "kinds"),
     [
-        pytest.param(CENTRAL, ("metrics", "all zero", "missing reply", "not a number"), marks=pytest.mark.long),
-        pytest.param(RECORDS, ("huge", "removed among opposite ones"), marks=pytest.mark.long),
+        (CENTRAL, ("metrics", "all zero", "missing reply", "not a number")),
+        (RECORDS, ("huge", "removed among opposite ones")),
         (DISTRIBUTED, ("huge in every tensor", "missing reply")),
     ],
 )

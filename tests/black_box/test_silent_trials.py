@@ -46,10 +46,7 @@ def _noisy(value: Any) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("strategy", "said"),
-    [(Waiting, Verdict.INCONCLUSIVE), pytest.param(Skipping, Verdict.CONSISTENT, marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize(("strategy", "said"), [(Waiting, Verdict.INCONCLUSIVE), (Skipping, Verdict.CONSISTENT)])
 def test_who_releases_nothing_is_not_called_consistent(strategy: type[FedAvg], said: Verdict) -> None:
     system = AuditedSystem(lambda: strategy(fraction_evaluate=0.0), is_clipped=False)
     budget = Budget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)

@@ -83,7 +83,7 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("searched", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("searched", [False, True])
 @pytest.mark.parametrize(("place", "shares"), [("client", 9), ("server", 1)])
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     folder: Path, tmp_path: Path, place: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch

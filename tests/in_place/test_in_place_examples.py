@@ -101,9 +101,7 @@ def test_watching_takes_at_most_five_lines(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "opacus_clients")) for name in SHAPES]
-)
+@pytest.mark.parametrize("name", SHAPES)
 def test_watched_training_is_the_same_to_the_last_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,8 +274,8 @@ class OfWeights(Noisy):
     ("relation", "length", "beside"),
     [
         ("add-remove-client", 1000.0, {COUNTER: np.full((), 7, np.int64)}),
-        pytest.param("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}, marks=pytest.mark.long),
-        pytest.param("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}, marks=pytest.mark.long),
+        ("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}),
+        ("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}),
     ],
 )
 def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy(

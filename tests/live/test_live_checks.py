@@ -67,7 +67,7 @@ REPLACE = replace(TERMS, adjacency="replace-client")  # the noise is of 2 C then
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("is_seen", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_seen", [True, False])
 def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: bool, tmp_path: Path) -> None:
     """Under replace-client half of the noise passed; under add-remove-client honest noise was broken."""
     replaced = [replace(one, is_replaced=True) for one in ADD_REMOVE]

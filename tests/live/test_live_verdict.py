@@ -201,7 +201,7 @@ def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("trainings", [100, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("trainings", [100, 400])
 def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) -> None:
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
     from scipy.stats import binom

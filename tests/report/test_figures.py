@@ -83,9 +83,9 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     [
         {},
         {"trials": 1, "rounds": 1},
-        pytest.param({"exact": False, "prior": 0.2}, marks=pytest.mark.long),
-        pytest.param({"trials": 25, "rounds": 200, "mu": 4.0}, marks=pytest.mark.long),
-        pytest.param({"trials": 40, "mu": 0.01}, marks=pytest.mark.long),
+        {"exact": False, "prior": 0.2},
+        {"trials": 25, "rounds": 200, "mu": 4.0},
+        {"trials": 40, "mu": 0.01},
     ],
     ids=str,
 )

@@ -271,9 +271,7 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
 @pytest.mark.long
 @pytest.mark.skipif(bool(hindrance()), reason="no WeasyPrint")
 @pytest.mark.drawn
-@pytest.mark.parametrize(
-    "verdict", [pytest.param(Verdict.CONSISTENT, marks=pytest.mark.long), Verdict.VIOLATED], ids=str
-)
+@pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED], ids=str)
 def test_the_pdf_has_four_pages_with_the_configuration_and_an_annex_to_sign(make_contents, tmp_path, verdict):
     import weasyprint
 

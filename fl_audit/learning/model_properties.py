@@ -12,7 +12,7 @@ _BYTES = 4  # of a scalar
 
 
 @dataclass(frozen=True)
-class ModelJudgement:
+class ModelProperties:
     """Properties of a model that a process with records of the data found, for processes that have none."""
 
     fast: bool  # whether it runs on stacked layers
