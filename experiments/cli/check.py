@@ -14,7 +14,8 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import console
-from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.plurals import plural
+from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:

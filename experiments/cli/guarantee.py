@@ -21,12 +21,12 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
+from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import late as late_privacy
 from fl_audit.privacy.ledger import LedgerLine
 from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.formatting import plural
 
 if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent

@@ -8,9 +8,9 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.options import print_json
 from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
+from fl_audit.plurals import plural
 from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.formatting import plural
 
 
 def account_ledger(

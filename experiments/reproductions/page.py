@@ -9,8 +9,9 @@ import pandas as pd
 
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.reproductions.papers import COLUMNS, Extent, Item, ItemResult, MadeItems, Paper
+from fl_audit.plurals import plural
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.formatting import number_text, plural
+from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 
 _MOST_LISTED = 10

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fl_audit.experiments.reproductions.page import rows_html
 from fl_audit.experiments.reproductions.papers import Extent
-from fl_audit.report.formatting import plural
+from fl_audit.plurals import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page

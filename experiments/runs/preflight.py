@@ -25,7 +25,7 @@ from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.noise import NoiseOrigin
-from fl_audit.report.formatting import plural
+from fl_audit.plurals import plural
 
 _LARGEST = float(torch.finfo(torch.float32).max)
 _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24

@@ -10,6 +10,7 @@ from fl_audit.local_training.conformance import CHECKS, conformance
 from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.facts import PrivateEngine, RecordedTraining
 from fl_audit.local_training.pitfalls import Found, Weight
+from fl_audit.plurals import plural
 from fl_audit.verdict.verdict import Verdict
 
 _ALWAYS_UNSEEN = (
@@ -132,7 +133,7 @@ def _done_words(evidence: Evidence) -> str:
     fed = [one.batches[number] for one in trainings for step in one.noised for number in step.batches]
     sizes = [len(one.indices) for one in fed]
     clients, rounds = len(evidence.by_client), len({one.round for one in trainings})
-    said = f"{_plural(steps, 'step')} in {_plural(rounds, 'round')} of {_plural(clients, 'client')}"
+    said = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
     if sizes:
         samplers = " and ".join(sorted({one.sampler for one in fed}))
         said += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
@@ -150,7 +151,7 @@ def _composed_words(assessment: Assessment) -> str:
     found = assessment.composed
     if found is None:
         return "no step with noise was taken."
-    said = f"epsilon {_epsilon_text(found.epsilon)} at delta {found.delta:g} over {_plural(found.rounds, 'round')}"
+    said = f"epsilon {_epsilon_text(found.epsilon)} at delta {found.delta:g} over {plural(found.rounds, 'round')}"
     said += ", for records that come or go"
     if assessment.of_users is not None:
         users = assessment.of_users
@@ -166,12 +167,8 @@ def _replayed_words(evidence: Evidence) -> str:
     most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
     compared = sum(one.steps for one in evidence.replays)
     verb = "replaced" if most.is_replaced else "left out"
-    said = f"{_plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
+    said = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
     return f"{said}the clipping norm, and {most.claimed:g} is claimed."
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.plurals import plural
 from fl_audit.rounding import interval_text, is_unlimited, rounded
 from fl_audit.statistics.readings import Reading as Reading
 
@@ -92,17 +93,6 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return "less than 1 minute"
     return f"about {plural(minutes, 'minute') if minutes < 120 else plural(round(seconds / 3600), 'hour')}"
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """Return the count with its noun, in the singular for one.
-
-    Parameters
-    ----------
-    count, one, many
-        The count; the noun in the singular, and in the plural, where None adds an s to `one`.
-    """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def capital(text: str) -> str:

@@ -10,8 +10,9 @@ from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.plurals import plural
 from fl_audit.privacy.scores import truth_probability
-from fl_audit.report.formatting import number_text, percent, plural, unit_words
+from fl_audit.report.formatting import number_text, percent, unit_words
 
 AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
 SIMULATION_NOTICE = (

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.formatting import Reading, UnitWords, capital, number_text, one_in, percent, plural
+from fl_audit.report.formatting import Reading, UnitWords, capital, number_text, one_in, percent
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers

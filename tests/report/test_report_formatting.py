@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.report.formatting import MISSING, number_text, one_in, percent, plural
+from fl_audit.plurals import plural
+from fl_audit.report.formatting import MISSING, number_text, one_in, percent
 
 
 @pytest.mark.parametrize(

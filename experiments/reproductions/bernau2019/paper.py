@@ -20,7 +20,7 @@ from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
-from fl_audit.report.formatting import plural
+from fl_audit.plurals import plural
 
 QUICK_WARNING = (
     "Quick form: few records, few epochs, some of the levels. It shows that everything works, and proves little."

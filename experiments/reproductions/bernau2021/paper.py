@@ -25,7 +25,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.sources import find_data
-from fl_audit.report.formatting import number_text, plural
+from fl_audit.plurals import plural
+from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 
 NO_DATA = "none of its data sets is there"

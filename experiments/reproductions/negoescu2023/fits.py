@@ -24,9 +24,9 @@ from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import Point
 from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.plurals import plural
 from fl_audit.released_model.epsilon_star import scores_of_pair
 from fl_audit.released_model.normal_mixture import ks_check
-from fl_audit.report.formatting import plural
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 LEVEL = 0.05  # the paper asks whether p-values exceed this level

@@ -31,9 +31,9 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.landscape import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import models_table
+from fl_audit.plurals import plural
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
 from fl_audit.released_model.methods import PARAMETRIC_CUT
-from fl_audit.report.formatting import plural
 
 PUBLISHED = {
     EpsilonStarTask.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},

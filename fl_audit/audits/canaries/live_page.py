@@ -10,7 +10,8 @@ from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.stored_rounds import in_words
 from fl_audit.audits.page.first_screen import Fact, fact_html
 from fl_audit.audits.page.markup import html_page, page_table
-from fl_audit.report.formatting import capital, number_text, one_in, percent, plural
+from fl_audit.plurals import plural
+from fl_audit.report.formatting import capital, number_text, one_in, percent
 from fl_audit.statistics.readings import Reading, read
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.family import FAMILY_LEVEL

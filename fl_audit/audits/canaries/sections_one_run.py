@@ -6,8 +6,9 @@ from fl_audit.arrays import finite
 from fl_audit.audits.canaries.findings_one_run import CanaryTrainingFinding, certified_at, measure_one_run
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.plurals import plural
 from fl_audit.report.finding import Row, RunContents, Section
-from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.report.formatting import number_text, percent
 
 
 def _sentence(numbers: CanaryTrainingFinding, contents: RunContents) -> str:

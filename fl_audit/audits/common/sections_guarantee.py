@@ -18,6 +18,7 @@ from fl_audit.audits.common.sections_levels import beyond
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping
+from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA, gdp_fit
@@ -25,7 +26,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent, plural
+from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict

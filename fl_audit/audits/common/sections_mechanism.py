@@ -14,9 +14,10 @@ from fl_audit.federation.finished_run import RunFacts
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
-from fl_audit.report.formatting import SPACE, capital, number_text, percent, plural, unit_words
+from fl_audit.report.formatting import SPACE, capital, number_text, percent, unit_words
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 
 SMALL_SENSITIVITY = 0.05

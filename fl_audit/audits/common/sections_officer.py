@@ -6,9 +6,10 @@ from typing import Any
 
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.report.formatting import number_text, percent
 from fl_audit.verdict.findings_verdict import VerdictFinding
 
 TO_FILL_IN = "________________"

@@ -11,11 +11,12 @@ from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
+from fl_audit.plurals import plural
 from fl_audit.released_model.few_losses import FEWEST
 from fl_audit.released_model.fits_of_trials import FIT
 from fl_audit.released_model.methods import cut_text
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
 
 _UNUSED = "test records were not used in training"

@@ -7,7 +7,7 @@ from fl_audit.audits.common.requirements import require_clients, require_weighab
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
-from fl_audit.report.formatting import plural
+from fl_audit.plurals import plural
 from fl_audit.verdict.noise_estimate import PlannedLimits
 from fl_audit.verdict.of_run import measured_in, opened_of_pair
 from fl_audit.verdict.signal_limit import SignalLimit

@@ -13,10 +13,11 @@ from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
 from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.plurals import plural
 from fl_audit.privacy.log_odds import LogOddsDistribution
 from fl_audit.report import style as drawing
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.formatting import number_text, percent, plural
+from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson

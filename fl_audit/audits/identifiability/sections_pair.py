@@ -17,8 +17,9 @@ from fl_audit.audits.identifiability.findings_pair import (  # fmt: skip
     measure_pair,
 )
 from fl_audit.audits.identifiability.likelihood_estimates import ASSUMPTION
+from fl_audit.plurals import plural
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.formatting import percent, plural
+from fl_audit.report.formatting import percent
 from fl_audit.report.style import finish_axes
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"

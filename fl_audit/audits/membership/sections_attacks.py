@@ -21,8 +21,9 @@ from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.audits.membership.limits import largest_tpr
 from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.plurals import plural
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.formatting import number_text, percent, plural, uncapital, unit_words
+from fl_audit.report.formatting import number_text, percent, uncapital, unit_words
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.statistics.advantage import advantage_ends

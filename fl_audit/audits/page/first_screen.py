@@ -23,9 +23,10 @@ from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.markup import banner_html, next_html
 from fl_audit.audits.sections import page_rows
+from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
-from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent, plural
+from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named

@@ -19,9 +19,10 @@ from fl_audit.audits.page.markup import html_figure, html_page, page_table, valu
 from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import measured, page_rows
 from fl_audit.notebook import Markup, exactly_html
+from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
-from fl_audit.report.formatting import percent, plural
+from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.user_modules import title_of_named

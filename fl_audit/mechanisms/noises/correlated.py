@@ -14,6 +14,7 @@ from fl_audit.mechanisms.noises.noise import (
     Normals,
     ServerDraws,
 )
+from fl_audit.plurals import plural
 from fl_audit.privacy import late as late_privacy
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
@@ -130,12 +131,12 @@ class CorrelatedGaussian(MechanismNoise):
 
     def source_words(self) -> str:
         """Return who adds it, and by which matrix."""
-        rounds = _counted(self.rounds, "round")
+        rounds = plural(self.rounds, "round")
         match self.matrix:
             case StrategyKind.TREE:
                 matrix = f"by the binary tree over {rounds}"
             case StrategyKind.BANDED:
-                matrix = f"by a banded matrix with {_counted(self.bands, 'band')} over {rounds}"
+                matrix = f"by a banded matrix with {plural(self.bands, 'band')} over {rounds}"
             case _:
                 assert_never(self.matrix)
         return f"correlated over rounds: the server adds it, {matrix}"
@@ -148,10 +149,6 @@ class CorrelatedGaussian(MechanismNoise):
     def mu_words(self, rounds: str) -> str:
         """Return that all rounds are one release."""
         return "1 over z"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class _CorrelatedDraws:
