@@ -17,7 +17,7 @@ from pathlib import Path
 from flwr.app import Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, ledger_lock, read_ledger
 from fl_audit.privacy.terms import TrainingTerms
@@ -94,5 +94,4 @@ def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str
 
 
 def _write(counter: Path, answered: int) -> None:
-    with atomic_file(counter) as file:
-        file.write_text(str(answered), encoding="utf-8")
+    write_text(counter, str(answered))

@@ -56,6 +56,34 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str, private: bool = False) -> None:
+    """Write a text in UTF-8, whole or not at all.
+
+    Parameters
+    ----------
+    path, text, private
+        The file, what stands in it, and whether other users of the machine may not read it.
+    """
+    with atomic_file(path, private) as file:
+        file.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
+    """Write bytes, whole or not at all; the parameters are those of `write_text`."""
+    with atomic_file(path, private) as file:
+        file.write_bytes(content)
+
+
+def write_json(path: Path, value: Any, private: bool = False) -> None:
+    """Write JSON without infinite numbers, whole or not at all; the parameters are those of `write_text`."""
+    write_text(path, json_text(value), private)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as the text of a JSON file, which holds no infinite number."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
 def require_ordinary(said: str, path: Path) -> None:
     """Refuse a pipe, a socket, a device or a loop of links, for which a program would wait or which it would replace.
 

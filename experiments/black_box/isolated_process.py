@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.experiments.runs.process_guard import nothing_outlives
 from fl_audit.experiments.verbosity import plain
@@ -177,8 +177,7 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 
     def tell(values: dict[str, Any], is_done: bool = False) -> None:
-        with atomic_file(Path(asked["told"])) as file:
-            file.write_text(json.dumps(values | {"is_done": is_done}, allow_nan=False), encoding="utf-8")
+        write_json(Path(asked["told"]), values | {"is_done": is_done})
 
     try:
         values = found(asked, tell)

@@ -1,6 +1,5 @@
 """The files of a black-box audit: one page that loads nothing, with figures of its findings, and the same as JSON."""
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.findings import (
@@ -127,11 +126,9 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
 
 
 def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
-    with atomic_file(directory / "summary.json") as file:
-        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(directory / "summary.json", values)
     path = directory / "report.html"
-    with atomic_file(path) as file:
-        file.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

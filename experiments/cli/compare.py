@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Column, Table
 
-from fl_audit.atomic_files import atomic_file, read_summary
+from fl_audit.atomic_files import read_summary, write_text
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments import late
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
@@ -129,6 +129,5 @@ def _write_badge(runs: list[Path], out: Path) -> None:
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     summary = read_summary(runs[0])
-    with atomic_file(out) as file:
-        file.write_text(badge(summary), encoding="utf-8")
+    write_text(out, badge(summary))
     print(f"badge: {out}")

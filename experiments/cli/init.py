@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.data.names import AcrossClients, RecordAxes
 from fl_audit.errors import InputError, expanded_path, require, require_number
 from fl_audit.experiments import late
@@ -137,8 +137,7 @@ def init(
     )
     with at_work("loading the data, accounting the guarantee"):
         text, notes = late.new_config.config_or_remedies(wishes, place)
-    with atomic_file(file) as written:
-        written.write_text(text, encoding="utf-8")
+    write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)
 

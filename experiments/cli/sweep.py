@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.errors import choice
 from fl_audit.experiments import late
 from fl_audit.experiments.cli import options
@@ -90,8 +90,7 @@ def _all_points(
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    with atomic_file(directory / "sweep.html") as file:
-        file.write_text(late.page.sweep_page(found, title), encoding="utf-8")
+    write_text(directory / "sweep.html", late.page.sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
         claimed, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""

@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.reproductions.papers import Extent, Paper
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
@@ -108,8 +108,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
     require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
     for path, content in files.items():
-        with atomic_file(path) as file:
-            file.write_bytes(content)
+        write_bytes(path, content)
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:

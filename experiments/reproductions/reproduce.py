@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.arrays import finite
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
 from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
@@ -89,8 +89,7 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
         files[f"{item.key}.json"] = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
     files[f"{name}.html"] = render_page(name, context.extent, paper, made, pictures).encode()
     for file_name, content in files.items():
-        with atomic_file(context.directory / file_name) as file:
-            file.write_bytes(content)
+        write_bytes(context.directory / file_name, content)
     return context.directory / f"{name}.html"
 
 

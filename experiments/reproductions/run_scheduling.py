@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.atomic_files import read_json
+from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.papers import Context, Extent, RunCosts
 from fl_audit.experiments.runs.config import RunConfig, parse_config
@@ -23,7 +23,6 @@ from fl_audit.experiments.runs.progress import part_of
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.runs.store import write_json
 
 _MOST_PROCESSES = 8
 

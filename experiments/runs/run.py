@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fl_audit.atomic_files import atomic_file, read_json, require_sealed
+from fl_audit.atomic_files import atomic_file, read_json, require_sealed, write_json
 from fl_audit.audits.membership.names import Attack, of_ours
 from fl_audit.audits.membership.shadows import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
@@ -33,7 +33,7 @@ from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from fl_audit.experiments.runs.provenance import note_session, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
-from fl_audit.experiments.runs.store import write_json, write_sealed, write_table
+from fl_audit.experiments.runs.store import write_sealed, write_table
 from fl_audit.experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables

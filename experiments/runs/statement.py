@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from fl_audit.atomic_files import atomic_file, read_json, require_ordinary, require_sealed
+from fl_audit.atomic_files import read_json, require_ordinary, require_sealed, write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -89,8 +89,7 @@ def new_key(path: Path) -> None:
         (path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())),
         (public, _pem(key.public_key()).encode()),
     ):
-        with atomic_file(file, private=file == path) as written:
-            written.write_bytes(content)
+        write_bytes(file, content, private=file == path)
 
 
 def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bool = False) -> Verified:
@@ -120,8 +119,7 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
     statement = _statement(directory, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
-    with atomic_file(directory / STATEMENT) as file:
-        file.write_bytes(_envelope(payload, signature, fingerprint(private.public_key())))
+    write_bytes(directory / STATEMENT, _envelope(payload, signature, fingerprint(private.public_key())))
     return verify(directory)
 
 

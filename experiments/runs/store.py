@@ -1,7 +1,6 @@
 """Finished batches of trials on disk: written whole or not at all, verified by digests, joined into tables."""
 
 import hashlib
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fl_audit.atomic_files import SEALS, atomic_file, read_json
+from fl_audit.atomic_files import SEALS, atomic_file, json_text, read_json, write_json, write_text
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.server.results import BatchResult
 from fl_audit.trials import TrialBatch, remaining_batches
@@ -231,18 +230,6 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
-def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON, whole or not at all.
-
-    Parameters
-    ----------
-    path, value, private
-        The file, what stands in it, and whether other users of the machine may not read it.
-    """
-    with atomic_file(path, private) as file:
-        file.write_text(_json_text(value), encoding="utf-8")
-
-
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
     """Write JSON of a run, whole or not at all, and record its digest; see `require_sealed`.
 
@@ -256,14 +243,9 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
         noted = dict(read_json(seals))
     except (InputError, TypeError, ValueError):
         noted = {}
-    name, text = path.relative_to(directory).as_posix(), _json_text(value)
+    name, text = path.relative_to(directory).as_posix(), json_text(value)
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Whenever this ends, the file that stands there is one of those that are noted.
     write_json(seals, noted | {name: [*noted.get(name, []), digest]})
-    with atomic_file(path) as file:
-        file.write_text(text, encoding="utf-8")
+    write_text(path, text)
     write_json(seals, noted | {name: [digest]})
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"

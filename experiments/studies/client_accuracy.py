@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import atomic_file, write_bytes
 from fl_audit.data.files import data_directory
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.plan import resolve
@@ -194,8 +194,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.out / "accuracy.csv") as path:
         table.to_csv(path, index=False)
-    with atomic_file(arguments.out / "accuracy.png") as path:
-        path.write_bytes(to_png(accuracy_figure(table)))
+    write_bytes(arguments.out / "accuracy.png", to_png(accuracy_figure(table)))
     for sentence in conclusions(table):
         console.print(sentence)
 

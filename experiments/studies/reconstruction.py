@@ -26,7 +26,7 @@ from rich.console import Console
 from torch import Tensor
 
 from fl_audit.arrays import Floats
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider import increments
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
 from fl_audit.audits.reconstruction.image_attacks import Descent
@@ -238,8 +238,7 @@ def main() -> None:
         problems += _compared(asked, directory, 5 if asked.quick else 100, descent, console)
     for name, figure in figures.items():
         asked.out.mkdir(parents=True, exist_ok=True)
-        with atomic_file(asked.out / f"{name}.png") as file:
-            file.write_bytes(to_png(figure))
+        write_bytes(asked.out / f"{name}.png", to_png(figure))
     end(problems, "as it should be")
 
 

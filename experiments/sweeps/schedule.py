@@ -22,7 +22,7 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import Engine
@@ -266,6 +266,5 @@ def _keep(files: Files, directory: Path) -> None:
         path, private = partial / PurePosixPath(name), name.startswith("challenger/")
         if private:
             make_private(path.parent)
-        with atomic_file(path, private) as file:
-            file.write_bytes(content)
+        write_bytes(path, content, private)
     partial.rename(directory)

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.atomic_files import atomic_file, read_json
+from fl_audit.atomic_files import atomic_file, read_json, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.engines import Engine, RayOptions
 from fl_audit.experiments.runs.plan import AuditPlan, resolve
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.experiments.runs.run_directory import held
-from fl_audit.experiments.runs.store import make_private, write_json
+from fl_audit.experiments.runs.store import make_private
 from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
 from fl_audit.experiments.sweeps.landscape import landscape_figure
 from fl_audit.experiments.sweeps.schedule import play_points
@@ -151,6 +151,5 @@ def _found(points: Sequence[Point], directory: Path, utility: Utility | None, ti
     figure = landscape_figure(table, models, chosen, title, by_guarantee)
     with atomic_file(directory / "points.csv") as file:
         table.to_csv(file, index=False)
-    with atomic_file(directory / "landscape.png") as file:
-        file.write_bytes(to_png(figure))
+    write_bytes(directory / "landscape.png", to_png(figure))
     return Sweep(models, table, chosen, figure)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy import late
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
@@ -143,8 +143,7 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
             return False
         body = line.to_json() | {"digest": _digest(line, lines[-1].digest if lines else _START)}
         before = path.read_text(encoding="utf-8") if lines else ""
-        with atomic_file(path) as file:
-            file.write_text(f"{before}{json.dumps(body)}\n", encoding="utf-8")
+        write_text(path, f"{before}{json.dumps(body)}\n")
     return True
 
 

@@ -1,6 +1,5 @@
 """Results of trials in place, in words, and as files of their directory."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, Refusal
 from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
 from fl_audit.audits.black_box.online_testing import audit_online, fewest_trials
@@ -135,11 +134,8 @@ def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == Contribution.CRAFTED else {}
     found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
     text = _report_text(result, found, notes)
-    with atomic_file(campaign.directory / "verdict.json") as file:
-        values = result_json(result, found) | {"notes": list(notes)}
-        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    with atomic_file(campaign.directory / "verdict.txt") as file:
-        file.write_text(f"{text}\n", encoding="utf-8")
+    write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})
+    write_text(campaign.directory / "verdict.txt", f"{text}\n")
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 

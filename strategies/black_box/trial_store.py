@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.atomic_files import atomic_file, remove_halves
+from fl_audit.atomic_files import atomic_file, remove_halves, write_json
 from fl_audit.audits.black_box.claim import LESSONS
 from fl_audit.audits.black_box.claim_audit import NotCovered, Tell
 from fl_audit.audits.black_box.online_testing import most_telling
@@ -77,7 +77,9 @@ class Campaign:
             answered = [trial for trial in numbers if FAILED not in self.trial(trial).numbers] or numbers
             seen, present = [self.trial(trial) for trial in answered], [self.is_present(trial) for trial in answered]
             tried.append((stacked(seen, columns, names_that_tell(seen)), np.array(present)))
-        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]})
+        write_json(
+            self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]}
+        )
 
     @property
     def counted(self) -> list[int]:
@@ -86,7 +88,7 @@ class Campaign:
 
     def keep_columns(self, columns: ResultColumns) -> None:
         """Store the columns of the observed model, once all trials are played."""
-        _write(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
+        write_json(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
     @property
     def columns(self) -> ResultColumns:
@@ -121,7 +123,7 @@ class Campaign:
 
         This is decided before the first trial, or once more if holding them still fails; no trial counts then.
         """
-        _write(self.directory / _STILL, {"not_covered": why})
+        write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
             path.unlink(missing_ok=True)
 
@@ -170,7 +172,7 @@ class Campaign:
 
     def keep_probe(self, said: str) -> None:
         """Store the strategy's message on an update of exactly zero."""
-        _write(self.directory / _PROBE, {"said": said})
+        write_json(self.directory / _PROBE, {"said": said})
 
 
 def open_campaign(
@@ -202,8 +204,8 @@ def open_campaign(
         changed = ", ".join(names.get(key, key) for key in agreed if before.get(key) != agreed[key])
         tell(f"the trials in {last.parent} are of {app} before a change of {changed}: new ones are played")
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
-    _write(directory / _SECRET, {"seed": drawn}, private=True)
-    _write(directory / _SETTINGS, agreed)
+    write_json(directory / _SECRET, {"seed": drawn}, private=True)
+    write_json(directory / _SETTINGS, agreed)
     return Campaign(directory, audit, drawn, tried)
 
 
@@ -225,8 +227,3 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read ({error}): accepted is a file that this program wrote") from error
     assert isinstance(found, dict)
     return found
-
-
-def _write(path: Path, values: dict[str, Any], private: bool = False) -> None:
-    with atomic_file(path, private) as file:
-        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")

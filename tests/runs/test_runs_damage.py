@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from small_audits import small_settings
 
+from fl_audit import atomic_files
 from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
@@ -275,7 +276,7 @@ def test_a_run_that_ended_while_it_wrote_is_not_taken_for_edited(run: Path, monk
             if len(ended) > last:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(store, "atomic_file", interrupted(stops))
+        monkeypatch.setattr(atomic_files, "atomic_file", interrupted(stops))
         with pytest.raises(KeyboardInterrupt):
             store.write_sealed(run, path, read_json(path) | {"note": last})
         monkeypatch.undo()

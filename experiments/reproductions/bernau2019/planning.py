@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.atomic_files import read_json
+from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of
 from fl_audit.experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
@@ -20,7 +20,6 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import Context, Extent
 from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
-from fl_audit.experiments.runs.store import write_json
 
 PLAN = "plan.json"
 ROOM = 1.25

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import assert_never
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.live_audit import LiveFinding
 from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.stored_rounds import in_words
@@ -46,8 +46,7 @@ def write_live_page(numbers: LiveFinding, path: Path) -> Path:
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
     )
-    with atomic_file(path) as file:
-        file.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.directions import DECOYS, canary_direction, canary_score
 from fl_audit.audits.canaries.stored_rounds import CanaryNote, StoredRound, fingerprint, kept_round, stored_in
 from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
@@ -116,8 +116,8 @@ class TrainingObserver:
                 is_ours or is_first, f"{path} states another guarantee than that of this watch: accepted is the same"
             )
             if not is_ours:
-                _write(path, ours)
-        _write(self.directory / _file_of(kept.number), asdict(kept))
+                write_text(path, json.dumps(ours))
+        write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
 
     def _is_there(self, kept: StoredRound) -> bool:
         """Return whether another client has stored a round of the run; raise `InputError` if it does not match."""
@@ -243,9 +243,3 @@ def _set_aside(directory: Path, kept: StoredRound) -> None:
         aside.mkdir()
         for path in later:
             path.rename(aside / path.name)
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    """Write a file, replacing an earlier one."""
-    with atomic_file(path) as file:
-        file.write_text(json.dumps(values), encoding="utf-8")

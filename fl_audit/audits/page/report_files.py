@@ -5,7 +5,7 @@ import io
 from functools import cache
 from pathlib import Path
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import atomic_file, write_bytes, write_text
 from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.errors import first_line
 from fl_audit.report.finding import RunContents
@@ -67,10 +67,8 @@ def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool
     pictures = draw_all(contents)
     page = render_html(contents, pictures)
     for picture in pictures:
-        with atomic_file(directory / "figures" / f"{picture.name}.png") as file:
-            file.write_bytes(picture.png)
+        write_bytes(directory / "figures" / f"{picture.name}.png", picture.png)
     path = directory / "report.html"
-    with atomic_file(path) as file:
-        file.write_text(page, encoding="utf-8")
+    write_text(path, page)
     write_pdf(render_html(contents, pictures, True, pdf_with_appendix), directory / "report.pdf")
     return path
