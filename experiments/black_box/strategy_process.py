@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fl_audit.errors import InputError
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.errors import InputError, choice
 from fl_audit.experiments.black_box.isolated_process import wished_apart
+from fl_audit.privacy.names import NoiseOver
 
 _PROGRAM = "fl_audit.experiments.black_box.strategy_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
@@ -38,6 +41,12 @@ class StrategyOptions:
     processes: int = 2  # as of `audit_system`
     seconds: float | None = None  # time for the trials; None for as long as they take
     seed: int = 0  # as of `audit_system`
+
+    def claim(self) -> StatedClaim:
+        """Return the claim; raises `InputError` if it is none."""
+        between = choice(Adjacency, "--adjacency", self.adjacency)
+        over = choice(NoiseOver, "--noise-over", self.noise_over)
+        return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
 def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:

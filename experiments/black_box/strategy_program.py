@@ -5,15 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
 from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
-from fl_audit.errors import choice
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_result
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
-from fl_audit.privacy.names import NoiseOver
 from fl_audit.strategies.black_box.audited_system import system_of
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
@@ -29,9 +25,6 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
         The request of `held_apart`; and the function that takes the answer so far.
     """
     wishes = StrategyOptions(**asked["wishes"])
-    neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)
-    over = choice(NoiseOver, "--noise-over", wishes.noise_over)
-    claim = StatedClaim(neighbours, wishes.epsilon, wishes.delta, wishes.noise_multiplier, wishes.rounds, over)
     system = system_of(
         wishes.factory, wishes.mods, wishes.clients, wishes.norm, wishes.is_clipped, wishes.observer
     )  # fmt: skip
@@ -44,7 +37,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
     result = audit_system(
         system,
-        claim,
+        wishes.claim(),
         budget=QUICK if wishes.is_quick else None,
         confidence=wishes.confidence,
         seed=wishes.seed,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
@@ -29,33 +30,12 @@ from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
-RateOption = Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")]
-SensitivitiesOption = Annotated[
-    str,
-    option(
-        "NAME",
-        "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: every "
-        "round has the same signal-to-noise ratio, which allows tighter beliefs.",
-        among=Sensitivities,
-    ),
-]
-AccountantOption = Annotated[
-    str | None,
-    option(
-        "NAME",
-        f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
-        among=Accountant,
-    ),
-]
-PriorOption = Annotated[float, option("P", "The insider's prior belief, in (0, 1).")]
-PlotOption = Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")]
-
-
 _LEDGER = (
     "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
     "first."
@@ -73,53 +53,105 @@ class _Row(NamedTuple):
     remark: str
 
 
+@dataclass(frozen=True)
+class TargetOptions:
+    """The options of which one names the guarantee that is wanted."""
+
+    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None
+    advantage: Annotated[
+        float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
+    ] = None
+    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None
+    reconstruction: Annotated[
+        float | None,
+        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
+    ] = None
+    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None
+    singling_out: Annotated[
+        float | None,
+        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
+    ] = None
+    population_share: Annotated[
+        float | None,
+        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
+    ] = None
+
+    def target(self) -> "Target":
+        """Return the guarantee that is wanted; raises `InputError` unless exactly one is named."""
+        return late_privacy.targets.one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
+
+
+@dataclass(frozen=True)
+class AccountingOptions:
+    """The options on sampling and on the accounting."""
+
+    sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
+        defaults.SAMPLING_RATE
+    )
+    sensitivities: Annotated[
+        str,
+        option(
+            "NAME",
+            "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
+            "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
+            among=Sensitivities,
+        ),
+    ] = defaults.SENSITIVITIES.value
+    accountant: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+            among=Accountant,
+        ),
+    ] = defaults.ACCOUNTANT
+    prior: Annotated[float, option("P", "The insider's prior belief, in (0, 1).")] = defaults.PRIOR
+
+    def claim(
+        self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
+    ) -> "Claim":
+        """Return the claim by one accountant.
+
+        Parameters
+        ----------
+        adjacency, events, delta, accountant
+            As of `Claim`.
+        """
+        chosen_by = choice(Sensitivities, "--sensitivities", self.sensitivities)
+        return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """The options on the form of the answer."""
+
+    as_json: JsonOption = False
+    plot: Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")] = None
+
+
 def calibrate(
     delta: DeltaOption,
     rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
-    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None,
-    advantage: Annotated[
-        float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
-    ] = None,
-    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None,
-    reconstruction: Annotated[
-        float | None,
-        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
-    ] = None,
-    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None,
-    singling_out: Annotated[
-        float | None,
-        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
-    ] = None,
-    population_share: Annotated[
-        float | None,
-        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
-    ] = None,
-    sampling_rate: RateOption = defaults.SAMPLING_RATE,
-    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
-    accountant: AccountantOption = defaults.ACCOUNTANT,
-    prior: PriorOption = defaults.PRIOR,
-    as_json: JsonOption = False,
-    plot: PlotOption = None,
+    *,
+    wanted: TargetOptions,
+    accounting: AccountingOptions,
+    shown: AnswerOptions,
 ) -> None:
     """Find the noise that a guarantee needs, which one option names.
 
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
     """
-    asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
-    asked |= {"reconstruction": reconstruction, "candidates": candidates}
-    asked |= {"singling-out": singling_out, "population-share": population_share}
-    target = late_privacy.targets.one_target(asked, "--")
-    events = late_privacy.events.gaussian_rounds(1.0, rounds, sampling_rate)
+    target, rate = wanted.target(), accounting.sampling_rate
+    events = late_privacy.events.gaussian_rounds(1.0, rounds, rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
-    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
-        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
+        claim = accounting.claim(neighbours, events, delta, name)
         noise = late_privacy.calibration.noise_multiplier_for(target, claim)
         guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if sampling_rate < 1 and noise == late_privacy.calibration.SMALLEST_SAMPLED_NOISE:
+        if rate < 1 and noise == late_privacy.calibration.SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -128,60 +160,79 @@ def calibrate(
         return _Row(name, guarantee, remark)
 
     title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
-    _answer(found, events, accountant, title, as_json, plot, saving=True)
+    _answer(found, events, accounting.accountant, title, shown, saving=True)
+
+
+@dataclass(frozen=True)
+class TermsOptions:
+    """The options on the noise and the rounds of a training."""
+
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value
+    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None
+    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None
+    sensitivity: Annotated[
+        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
+    ] = None
+    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
+
+    def terms(self, sampling_rate: float, may_lack: bool) -> TrainingTerms | None:
+        """Return the terms of the training; None where none are given and they may be lacking.
+
+        Parameters
+        ----------
+        sampling_rate, may_lack
+            The Poisson sampling rate, and whether no terms at all are accepted.
+
+        Raises
+        ------
+        InputError
+            If some of them are missing, or two contradict each other.
+        """
+        given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
+        if may_lack and all(value is None for value in given.values()):
+            return None
+        if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
+            missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
+            raise InputError(f"Missing option {missing}: accepted are all of {', '.join(given)}")
+        neighbours = choice(Adjacency, "--adjacency", self.adjacency)
+        over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
+        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
+        require(self.sensitivity is None or over is NoiseOver.SENSITIVITY, both)
+        return TrainingTerms(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
 
 
 def account(
     delta: DeltaOption,
-    noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None,
-    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
-    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None,
-    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None,
-    sampling_rate: RateOption = defaults.SAMPLING_RATE,
-    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
-    accountant: AccountantOption = defaults.ACCOUNTANT,
-    prior: PriorOption = defaults.PRIOR,
-    sensitivity: Annotated[
-        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
-    ] = None,
-    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None,
+    *,
+    training: TermsOptions,
+    accounting: AccountingOptions,
     ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
     name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
     budget: Annotated[float | None, option("E", _BUDGET)] = None,
-    as_json: JsonOption = False,
-    plot: PlotOption = None,
+    shown: AnswerOptions,
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
 
     --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
     """
-    terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
-    if ledger is None or any(value is not None for value in given.values()):
-        missing = [repr(flag) for flag, value in given.items() if value is None]
-        if noise_multiplier is None or rounds is None or adjacency is None:
-            raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
-        neighbours = choice(Adjacency, "--adjacency", adjacency)
-        over = noise_over_of(noise_over, noise_multiplier, "--noise-multiplier")
-        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
-        require(sensitivity is None or over is NoiseOver.SENSITIVITY, both)
-        terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate, over)
+    terms = training.terms(accounting.sampling_rate, may_lack=ledger is not None)
+    sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
     if ledger is not None:
-        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, as_json)
+        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, shown.as_json)
         return
     assert terms is not None, "asked for above"
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
-    neighbours, events = terms.adjacency, late_privacy.events.gaussian_rounds(noise, terms.rounds, sampling_rate)
-    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
+    events = late_privacy.events.gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
 
     def found(name: Accountant) -> _Row:
-        claim = late_privacy.claim.Claim(neighbours, events, delta, prior, name, chosen_by)
-        guarantee = late_privacy.guarantee.derive_guarantee(claim)
+        guarantee = late_privacy.guarantee.derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
         return _Row(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
-    _answer(found, events, accountant, title, as_json, plot, beside=said)
+    _answer(found, events, accounting.accountant, title, shown, beside=said)
 
 
 def _answer(
@@ -189,26 +240,25 @@ def _answer(
     events: "tuple[ReleaseEvent, ...]",
     accountant: str | None,
     title: str,
-    as_json: bool,
-    plot: Path | None,
+    shown: AnswerOptions,
     saving: bool = False,
     beside: str = "",
 ) -> None:
     """Print and draw the main result, by the chosen accountant or else by the exact one, beside all others."""
     exact = late_privacy.accounting.exact_accountant(events)
-    rows = _rows(exact if as_json and accountant is None else accountant, found, exact)
+    rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
-    if as_json:
+    if shown.as_json:
         print_json(_guarantee_json(best.guarantee) | ({"remark": best.remark} if best.remark else {}))
     else:
         _print(rows, best.guarantee, title, saving)
     if beside:
-        print(beside, file=sys.stderr if as_json else sys.stdout)
-    if plot is not None:
-        late.paths.save_figure(late.guarantee.guarantee_figure(best.guarantee), plot, dpi=150)
-        if not as_json:
-            print(f"figure: {plot}")
+        print(beside, file=sys.stderr if shown.as_json else sys.stdout)
+    if shown.plot is not None:
+        late.paths.save_figure(late.guarantee.guarantee_figure(best.guarantee), shown.plot, dpi=150)
+        if not shown.as_json:
+            print(f"figure: {shown.plot}")
 
 
 def _noise(guarantee: "Guarantee") -> float:

@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +33,119 @@ if TYPE_CHECKING:
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
+_HOW_TO_READ = ("separator", "encoding", "skip-lines", "sheet")
+"""Settings without which the names of columns cannot be read."""
 _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """The options on reading the records; each is the setting of `[data]` of its name."""
+
+    data_dir: DataDirOption = None
+    owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None
+    user: Annotated[
+        str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
+    ] = None
+    user_across_clients: Annotated[
+        str | None,
+        option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),
+    ] = None
+    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None
+    missing: Annotated[
+        list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
+    ] = None
+    separator: Annotated[str | None, option("CHARACTER", "Between cells, or whitespace.  [default: it is found]")] = (
+        None
+    )
+    encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None
+    skip_lines: Annotated[int | None, option("N", "Lines above the names of columns, such as a title.")] = None
+    sheet: Annotated[str | None, option("NAME", "Sheet of an Excel workbook.")] = None
+    decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None
+    max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None
+    axes: Annotated[
+        str | None, option("NAME", f"Two axes of a record of .npz: {' or '.join(RecordAxes)}.", among=RecordAxes)
+    ] = None
+    image_size: Annotated[int | None, option("N", "Height and width that pictures are scaled to.")] = None
+    text: Annotated[str | None, option("COLUMN", "Column of text that a model of text learns from.")] = None
+    vocabulary: Annotated[str | None, option("FILE", "Public file of one token a line, for a text.")] = None
+    tokenizer: Annotated[str | None, option("MODULE:NAME", "Your own function in its place.")] = None
+    tokens: Annotated[int | None, option("N", "Length of every text in tokens.  [default: 128]")] = None
+    ignore_case: Annotated[bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")] = (
+        False
+    )
+    unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False
+    grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of `[data]`, None for those that were not given."""
+        for word in self.missing or []:
+            is_list = word.startswith("[") and word.endswith("]")
+            require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
+        if self.skip_lines is not None:
+            require_number("--skip-lines", self.skip_lines, "whole numbers from 0 to 1000000")
+        # Without a list no record is left out, and no word is needed for empty cells.
+        found = {name.replace("_", "-"): None if value is False else value for name, value in vars(self).items()}
+        found["data-dir"] = None if self.data_dir is None else str(self.data_dir.absolute())
+        return found | {
+            "drop": self.drop or None,
+            "missing": [word for word in self.missing if word] if self.missing else None,
+        }
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options on the training and on the number of trials."""
+
+    model: Annotated[
+        str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
+    ] = None
+    clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None
+    rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None
+    adjacency: Annotated[
+        str | None, option("NAME", f"{ADJACENCY_HELP}  [default: by the strategy]", among=Adjacency)
+    ] = None
+    strategy: Annotated[
+        str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
+    ] = None
+    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None
+    trials: Annotated[
+        int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
+    ] = None
+
+    def asked(self, is_by_owners: bool) -> "TrainingOptions":
+        """Return these options with what is asked for on a terminal.
+
+        Parameters
+        ----------
+        is_by_owners
+            Whether the owners of the records are the clients.
+        """
+        clients, rounds = self.clients, self.rounds
+        if clients is None and not is_by_owners and is_asking():
+            clients = int(typer.prompt("Clients", type=int, default=10, err=True))
+        if rounds is None:
+            rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
+        return replace(self, clients=clients, rounds=rounds)
+
+
+@dataclass(frozen=True)
+class GuaranteeOptions:
+    """The options of which one names the guarantee."""
+
+    belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None
+    epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None
+    advantage: Annotated[float | None, option("A", "Largest advantage.")] = None
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None
+
+    def named(self) -> tuple[str, float] | None:
+        """Return the name and the value of the guarantee; None if it is to be asked for."""
+        given = {name.replace("_", "-"): value for name, value in vars(self).items()}
+        named = {name: value for name, value in given.items() if value is not None}
+        if len(named) > 1 or (not named and not is_asking()):
+            listed = " and ".join(f"--{name}" for name in named) or "no target"
+            raise InputError(f"{listed} given: accepted is exactly one of {', '.join(f'--{name}' for name in given)}")
+        return next(iter(named.items()), None)
 
 
 def init(
@@ -41,59 +154,10 @@ def init(
         str | None, option("FILE|NAME", "A table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set.")
     ] = None,
     label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
-    owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None,
-    user: Annotated[
-        str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
-    ] = None,
-    user_across_clients: Annotated[
-        str | None,
-        option("NAME", f"Users with records at several owners: {' or '.join(AcrossClients)}.", among=AcrossClients),
-    ] = None,
-    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None,
-    missing: Annotated[
-        list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
-    ] = None,
-    separator: Annotated[
-        str | None, option("CHARACTER", "Between cells, or whitespace.  [default: it is found]")
-    ] = None,
-    decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None,
-    encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None,
-    skip_lines: Annotated[int | None, option("N", "Lines above the names of columns, such as a title.")] = None,
-    sheet: Annotated[str | None, option("NAME", "Sheet of an Excel workbook.")] = None,
-    axes: Annotated[
-        str | None, option("NAME", f"Two axes of a record of .npz: {' or '.join(RecordAxes)}.", among=RecordAxes)
-    ] = None,
-    image_size: Annotated[int | None, option("N", "Height and width that pictures are scaled to.")] = None,
-    grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False,
-    max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None,
-    ignore_case: Annotated[
-        bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
-    ] = False,
-    unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False,
-    text: Annotated[str | None, option("COLUMN", "Column of text that a model of text learns from.")] = None,
-    vocabulary: Annotated[str | None, option("FILE", "Public file of one token a line, for a text.")] = None,
-    tokenizer: Annotated[str | None, option("MODULE:NAME", "Your own function in its place.")] = None,
-    tokens: Annotated[int | None, option("N", "Length of every text in tokens.  [default: 128]")] = None,
-    model: Annotated[
-        str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
-    ] = None,
-    clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None,
-    rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None,
-    belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None,
-    epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None,
-    advantage: Annotated[float | None, option("A", "Largest advantage.")] = None,
-    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None,
-    adjacency: Annotated[
-        str | None, option("NAME", f"{ADJACENCY_HELP}  [default: by the strategy]", among=Adjacency)
-    ] = None,
-    strategy: Annotated[
-        str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
-    ] = None,
-    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None,
-    trials: Annotated[
-        int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
-    ] = None,
-    data_dir: DataDirOption = None,
+    *,
+    reading: ReadingOptions,
+    training: TrainingOptions,
+    guarantee: GuaranteeOptions,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
@@ -105,36 +169,11 @@ def init(
     place = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
     require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
-    target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
-    for word in missing or []:
-        is_list = word.startswith("[") and word.endswith("]")
-        require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-    if skip_lines is not None:
-        require_number("--skip-lines", skip_lines, "whole numbers from 0 to 1000000")
-    how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip-lines": skip_lines, "sheet": sheet}
-    data, label = _asked_data(data, label, how)
-    if clients is None and owner is None and is_asking():
-        clients = int(typer.prompt("Clients", type=int, default=10, err=True))
-    if rounds is None:
-        rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
-    if target is None:
-        target, value = _asked_target()
-    data_place = None if data_dir is None else str(data_dir.absolute())
-    table: dict[str, Any] = {
-        "data-dir": data_place,
-        "owner": owner,
-        "user": user,
-        "user-across-clients": user_across_clients,
-        "drop": drop or None,
-    }
-    # No word is needed for empty cells, and None means that no record is left out.
-    table |= {"missing": [word for word in missing if word] if missing else None}
-    table |= {**how, "decimal": decimal, "max-levels": max_levels, "axes": axes, "image-size": image_size}
-    table |= {"text": text, "vocabulary": vocabulary, "tokenizer": tokenizer, "tokens": tokens}
-    table |= {"ignore-case": ignore_case or None, "unique": unique or None, "grey": grey or None}
-    wishes = late.new_config.ConfigRequest(
-        data, target, value, label, clients, rounds, delta, trials, table, adjacency, strategy, model
-    )
+    named, settings = guarantee.named(), reading.settings()
+    data, label = _asked_data(data, label, {name: settings[name] for name in _HOW_TO_READ})
+    training = training.asked(is_by_owners=reading.owner is not None)
+    target, value = named or _asked_target()
+    wishes = late.new_config.ConfigRequest(data, target, value, label, table=settings, **vars(training))
     with at_work("loading the data, accounting the guarantee"):
         text, notes = late.new_config.config_or_remedies(wishes, place)
     write_text(file, text)
@@ -158,14 +197,6 @@ def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any])
 def is_asking() -> bool:
     """Return whether there is a terminal to ask on."""
     return sys.stdin.isatty()
-
-
-def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
-    named = {name: value for name, value in given.items() if value is not None}
-    if len(named) > 1 or (not named and not is_asking()):
-        listed = " and ".join(f"--{name}" for name in named) or "no target"
-        raise InputError(f"{listed} given: accepted is exactly one of {', '.join(f'--{name}' for name in given)}")
-    return next(iter(named.items()), (None, 0.0))
 
 
 def _asked_target() -> tuple[str, float]:

@@ -3,6 +3,7 @@
 import json
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -17,6 +18,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
 from fl_audit.experiments import late
+from fl_audit.experiments.cli.option_groups import with_single_options
 from fl_audit.experiments.names import Engine
 from fl_audit.privacy.names import NoiseOver
 
@@ -65,7 +67,7 @@ class _Commands(UserDict[str, Command]):
             module, short_help = self._places[name]
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             function = getattr(import_module(module), name.replace("-", "_"))
-            alone.command(name, cls=PlainCommand, short_help=short_help)(function)
+            alone.command(name, cls=PlainCommand, short_help=short_help)(with_single_options(function))
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 
@@ -201,3 +203,30 @@ NoiseOverOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """The options on the place and the form of the result."""
+
+    out: Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")] = None
+    as_json: JsonOption = False
+
+    def show(self, values: object, lines: Iterable[str], report: object) -> None:
+        """Print a result as JSON, or as lines for a reader and the path of its page.
+
+        Parameters
+        ----------
+        values, lines, report
+            The result as JSON values, the same in lines, and the path of its page; None where none was written.
+        """
+        if self.as_json:
+            print_json(values)
+            return
+        for line in (*lines, *([] if report is None else [f"report: {report}"])):
+            print(line)
+
+    def show_screen(self, found: Mapping[str, Any]) -> None:
+        """Print a result that has a headline and a screen of named lines."""
+        named = (f"* {about}: {said}" for about, said in found["screen"])
+        self.show(found, [found["headline"], *named], found.get("report"))

@@ -1,12 +1,13 @@
 """The commands that audit the claims of other people's code: strategy, review and live."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import choice, require, require_number
 from fl_audit.experiments import late
 from fl_audit.experiments.black_box import strategy_process
@@ -15,6 +16,7 @@ from fl_audit.experiments.cli.options import (
     AdjacencyOption,
     JsonOption,
     NoiseOverOption,
+    ResultOptions,
     argument,
     noise_over_of,
     option,
@@ -27,15 +29,55 @@ from fl_audit.privacy.names import NoiseOver
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
 
-NoiseOption = Annotated[
-    float | None,
-    option("Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."),
-]
-NormOption = Annotated[float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")]
-TrustOption = Annotated[
-    bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
-]
-OutOption = Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")]
+
+@dataclass(frozen=True)
+class ClaimOptions:
+    """The options on the claim that trials try to refute."""
+
+    claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None
+    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5
+    claim_noise_multiplier: Annotated[
+        float | None,
+        option(
+            "Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."
+        ),
+    ] = None
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value
+    clipping_norm: Annotated[
+        float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
+    ] = None
+    trust_client_clipping: Annotated[
+        bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
+    ] = False
+
+    def stated(self) -> dict[str, Any]:
+        """Return these options by the names that `StrategyOptions` and `ReviewOptions` have for them."""
+        over = noise_over_of(self.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
+        return {
+            "epsilon": self.claim_epsilon,
+            "delta": self.claim_delta,
+            "noise_multiplier": self.claim_noise_multiplier,
+            "noise_over": over,
+            "norm": self.clipping_norm,
+            "is_clipped": not self.trust_client_clipping,
+        }
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """The options on the playing of trials."""
+
+    quick: Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.")] = False
+    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
+    seed: Annotated[int, option("N", "Seed of the trials.")] = 0
+
+    def stated(self) -> dict[str, Any]:
+        """Return these options by the names that `StrategyOptions` and `ReviewOptions` have for them."""
+        require_number("--processes", self.processes, "whole numbers from 1")
+        return {"is_quick": self.quick, "processes": self.processes, "seed": self.seed}
+
+
+Scenarios = list[str] | None
 
 
 def strategy(
@@ -48,84 +90,60 @@ def strategy(
         ),
     ],
     adjacency: AdjacencyOption,
-    claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None,
-    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
-    claim_noise_multiplier: NoiseOption = None,
-    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
+    *,
+    claim: ClaimOptions,
     rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
     clients: Annotated[int, option("N", "Clients in a trial, at least 2.")] = 4,
-    clipping_norm: NormOption = None,
-    trust_client_clipping: TrustOption = False,
     mod: Annotated[
         list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
     ] = None,
     observer: Annotated[
         str, option("client|server", "Who looks: another client, or the server.", among=("client", "server"))
     ] = "client",
-    exclude: Annotated[
-        list[str] | None, option("TRIAL", "A scenario that the claim does not cover; may be repeated.")
-    ] = None,
-    include: Annotated[
-        list[str] | None, option("TRIAL", "Play this scenario and no other one; may be repeated.")
-    ] = None,
+    exclude: Annotated[Scenarios, option("TRIAL", "A scenario that the claim does not cover; may be repeated.")] = None,
+    include: Annotated[Scenarios, option("TRIAL", "Play this scenario and no other one; may be repeated.")] = None,
     confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
-    quick: Annotated[bool, switch("--quick", "Fewer trials: half a minute at most, not three.")] = False,
-    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2,
+    trials: TrialOptions,
     seconds: Annotated[
         float | None,
         option("S", "Time for the trials, above 0: what it is too short for is said.  [default: as long as they take]"),
     ] = None,
-    seed: Annotated[int, option("N", "Seed of the trials.")] = 0,
-    out: OutOption = None,
-    as_json: JsonOption = False,
+    shown: ResultOptions,
 ) -> None:
     """Hold a Flower strategy to its claim, with thousands of short trials through its own interface."""
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
-    for flag, trials in (("--exclude", exclude), ("--include", include)):
-        for name in trials or []:
-            require(
-                name in late.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {', '.join(late.scenarios.BY_NAME)}"
-            )
+    _require_scenarios({"--exclude": exclude, "--include": include})
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
-    require_number("--processes", processes, "whole numbers from 1")
-    over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
-    StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
     wishes = strategy_process.StrategyOptions(
-        factory, str(neighbours), claim_epsilon, claim_delta, claim_noise_multiplier, str(over), rounds, clients,
-        clipping_norm, not trust_client_clipping, tuple(mod or ()), observer, tuple(exclude or ()),
-        None if include is None else tuple(include), confidence, quick, processes, seconds, seed,
+        factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
+        exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
+        seconds=seconds, **claim.stated(), **trials.stated(),
     )  # fmt: skip
+    wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_process.held_apart(wishes, out)
-    if as_json:
-        print_json(found["result"])
-        return
-    for line in found["lines"]:
-        print(line)
-    if found["report"] is not None:
-        print(f"report: {found['report']}")
+        found = strategy_process.held_apart(wishes, shown.out)
+    shown.show(found["result"], found["lines"], found["report"])
+
+
+def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
+    for flag, names in given.items():
+        for name in names or []:
+            accepted = ", ".join(late.scenarios.BY_NAME)
+            require(name in late.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
 
 
 def review(
     app_dir: Annotated[Path, argument("APP_DIR", "Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")],
-    claim_epsilon: Annotated[
-        float | None, option("E", "The claimed epsilon.  [default: what the app says itself]")
-    ] = None,
-    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
-    claim_noise_multiplier: NoiseOption = None,
-    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
+    *,
+    claim: ClaimOptions,
     adjacency: Annotated[str | None, option("A", "Of the claim.  [default: as the app's mechanism has it]")] = None,
-    clipping_norm: NormOption = None,
-    trust_client_clipping: TrustOption = False,
     clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
     rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
-    quick: Annotated[bool, switch("--quick", "Fewer trials.")] = False,
+    trials: TrialOptions,
     minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
-    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2,
-    seed: Annotated[int, option("N", "Seed of the trials.")] = 0,
     client_data: Annotated[
         str | None,
         option(
@@ -134,36 +152,29 @@ def review(
             "it gets a partition and the number of partitions.",
         ),
     ] = None,
-    out: OutOption = None,
-    as_json: JsonOption = False,
+    shown: ResultOptions,
 ) -> None:
-    """Hold a whole Flower app, as it is, to what it says of its privacy."""
+    """Hold a whole Flower app, as it is, to what it says of its privacy.
+
+    Without --claim-epsilon and --claim-noise-multiplier its claim is what the app itself says.
+    """
     if adjacency is not None:
         said = "what clients do with their records is not seen from outside; accepted are"
         named = f"--adjacency {adjacency}: {said} add-remove-client and replace-client"
         require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), named)
-    for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1), ("--processes", processes, 1)):
+    for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1)):
         if value is not None:
             require_number(flag, value, f"whole numbers from {least}")
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
-    over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
-        claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not trust_client_clipping,
-        clients,
-        rounds, quick, 60 * minutes, processes, seed, client_data,
+        adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
+        **claim.stated(), **trials.stated(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
-        found = reviewed(app_dir, wishes, out)
-    if as_json:
-        print_json(found)
-        return
-    print(found["headline"])
-    for about, said in found["screen"]:
-        print(f"* {about}: {said}")
-    if "report" in found:
-        print(f"report: {found['report']}")
+        found = reviewed(app_dir, wishes, shown.out)
+    shown.show_screen(found)
 
 
 def live(
