@@ -17,9 +17,13 @@ from mkdocs.structure.files import Files
 from typer.main import get_command
 
 if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page
+
     from fl_audit.experiments.runs.config.settings_reference import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
+ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
+"""The link to the rows of a table or figure of a paper."""
 COPIED = ("commands", "settings")
 """Pages of the reference that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
@@ -60,13 +64,13 @@ def on_files(files: Files, **_: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace every marker of a page by what the code says; called by MkDocs.
+def on_page_markdown(markdown: str, page: "Page | None" = None, **_: Any) -> str:
+    """Replace every marker of a page by what the code says, and show rows of tables and figures; called by MkDocs.
 
     Parameters
     ----------
-    markdown
-        The text of a page.
+    markdown, page
+        The text of a page, and the page; None where no file is linked.
 
     Returns
     -------
@@ -78,7 +82,21 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     KeyError
         If a marker names a part that there is not.
     """
-    return MARKER.sub(lambda found: PARTS[found[1]](), markdown)
+    text = MARKER.sub(lambda found: PARTS[found[1]](), markdown)
+    return text if page is None else with_rows(text, (ROOT / "docs" / page.file.src_uri).parent)
+
+
+def with_rows(markdown: str, directory: Path) -> str:
+    """Return a page of a paper with a table under each link to all rows of a table or figure.
+
+    Parameters
+    ----------
+    markdown, directory
+        The text of the page, and where links of it begin.
+    """
+    from fl_audit.experiments.reproductions.sections import rows_of
+
+    return ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)
 
 
 def with_copies(markdown: str) -> str:

@@ -169,7 +169,7 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
         place = docs / paper.key / record["item"]
         files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
         files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
-        parts.append(section_of(record, frame))
+        parts.append(section_of(record))
     files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
     return files
 

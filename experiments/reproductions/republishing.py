@@ -16,11 +16,10 @@ from fl_audit.errors import require
 from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
 from fl_audit.experiments.reproductions.page import differences_html
 from fl_audit.experiments.reproductions.papers import Extent, Item, ItemResult, Paper, Published
-from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.style import to_svg
 
-CLAIMS_ITEM = "claims"
 _SECTIONS = re.compile(r"(?m)^(?=## )")
 _SUMMED = re.compile(r"Of \d+ claims of the text[^<.]*\.")
 _PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made")
@@ -55,7 +54,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
             old, result = own.get(item.key), results[item.key]
             record = _record(paper, item, result, old)
             files |= _files(docs / paper.key / item.key, result)
-            sections[item.title] = _section(record, result, sections.get(item.title))
+            sections[item.title] = _section(record, _is_redrawn(result), sections.get(item.title))
         elif item.key in own:
             require(item.title in sections, f"{page} has no section {item.title!r}: accepted is one for each item")
             record, sections[item.title] = _with_claims(own[item.key], judged, sections[item.title])
@@ -98,12 +97,12 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
     return files
 
 
-def _section(record: Record, result: ItemResult, old: str | None) -> str:
+def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
     """Return the section of an item; one that keeps its image keeps the caption, too."""
-    if not _is_redrawn(result) and old is not None:
+    if not is_redrawn and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
-    return section_of(record, result.frame)
+    return section_of(record)
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:

@@ -1,8 +1,9 @@
-"""The sections of published pages: an item's image, its origin, the differences, and its rows."""
+"""The sections of published pages: an item's image, its origin, the differences; and its rows, which the site shows."""
 
 import re
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from fl_audit.plurals import plural
 CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
 _ROWS_AT_ONCE = 60
+CLAIMS_ITEM = "claims"
 Record = Mapping[str, Any]
 """The record of a finished item."""
 
@@ -34,19 +36,16 @@ def smaller(svg: str) -> str:
     return bare.replace("<defs>", f"<style>{sheet}</style><defs>", 1)
 
 
-def section_of(record: Record, frame: pd.DataFrame) -> str:
-    """Return the part of the page about an item: its image, its origin, the differences, its rows.
+def section_of(record: Record) -> str:
+    """Return the part of the page about an item: its image, its origin, the differences; its rows stand in a file.
 
     Parameters
     ----------
-    record, frame
-        The record of the item, and its rows.
+    record
+        The record of the item.
     """
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
-    beside = frame[frame["published"].notna() | frame["theory"].notna()]
-    shown = frame if record["claims"] else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
-    table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
     parts = (
         f"## {title}",
         f"![{title}]({place}.svg)",
@@ -54,9 +53,25 @@ def section_of(record: Record, frame: pd.DataFrame) -> str:
         _origin(record),
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
-        _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
     )
     return "\n\n".join(parts)
+
+
+def rows_of(file: Path) -> str:
+    """Return the rows of an item as a table that a reader unfolds, from its CSV file.
+
+    All rows of claims are shown; of other items the first ones with a number in print or by theory, if there are any.
+
+    Parameters
+    ----------
+    file
+        The CSV file of the item.
+    """
+    frame = pd.read_csv(file)
+    beside = frame[frame["published"].notna() | frame["theory"].notna()]
+    shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
+    table = rows_html(shown, len(frame), file.name, look="")
+    return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
 
 
 def _origin(record: Record) -> str:

@@ -140,6 +140,16 @@ def test_the_copy_in_the_repository_is_what_the_code_says(name: str) -> None:
     assert built.count(generated.PARTS[name]()) == 1, "the site has it once"
 
 
+@pytest.mark.parametrize("name", ["bernau2019", "bernau2021", "negoescu2023"])
+def test_the_site_shows_the_rows_of_every_table_and_figure_of_a_paper(name: str) -> None:
+    papers = ROOT / "docs" / "papers"
+    page = (papers / f"{name}.md").read_text(encoding="utf-8")
+    files = {path.relative_to(papers).as_posix() for path in (papers / name).glob("*.csv")}
+    assert set(generated.ROWS.findall(page)) == files
+    assert "<table>" not in page, "the repository has the rows once, in CSV files"
+    assert generated.with_rows(page, papers).count("<table>") == len(files)
+
+
 def test_blocks_say_what_they_are() -> None:
     files = defaultdict(set)
     for block in [block for blocks in BLOCKS.values() for block in blocks]:

@@ -47,7 +47,6 @@ _FIGURES = {
 _BY_TITLE = {
     one.title: one for groups in settings.CANDIDATES.values() for forms in groups for one in forms
 }  # fmt: skip
-_OF_ANOTHER_PAPER = "Bernau et al. 2021"
 MOST_PHI = 2.0  # at which phi is cut off
 
 
@@ -74,8 +73,6 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
     """Yield a claim in the form of this version; nothing where the paper does not make it."""
-    if claim.section.startswith(_OF_ANOTHER_PAPER):
-        return
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:

@@ -10,7 +10,6 @@ from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4,
 from fl_audit.experiments.reproductions.negoescu2023.fits import figure_6
 from fl_audit.experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.ratios import figure_3
-from fl_audit.experiments.reproductions.negoescu2023.rejudging import rejudge
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
 from fl_audit.experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
@@ -86,5 +85,5 @@ PAPER = Paper(
     (*_FIGURES, _CLAIMS),
     _make,
     lambda extent: list(_settings(extent)),
-    rejudge,
+    lambda published: {_CLAIMS.key: claims_of_text(published.claims, [])},
 )
