@@ -7,7 +7,7 @@ from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
 
 from fl_audit.arrays import finite
-from fl_audit.audits.membership.rates import Interval
+from fl_audit.statistics.intervals import Interval
 
 
 class ClaimVerdict(StrEnum):

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.report.formatting import number_text
+from fl_audit.statistics.intervals import Interval
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
 """Columns of the CSV file of every item."""

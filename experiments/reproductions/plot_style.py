@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
+from fl_audit.statistics.intervals import Interval
 
 PUBLISHED = "as published"
 THEORY = "theory"

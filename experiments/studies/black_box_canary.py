@@ -109,7 +109,7 @@ def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir
     return [
         setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(start),
         f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(own.norm(dim=1).mean()) / norm:.3f}",
-        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).area:.3f}",
+        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).value:.3f}",
         *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
     ]  # fmt: skip
 

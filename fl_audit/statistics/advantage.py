@@ -121,15 +121,21 @@ class Bets:
 
 
 @dataclass(frozen=True)
-class AdvantageEstimate:
-    """The insider's advantage over a number of trials."""
+class AdvantageInterval:
+    """An advantage over trials with a two-sided interval."""
 
-    trials: int  # trials played
-    wins: int  # trials won
-    advantage: float  # 2 wins/trials - 1, from -1 to 1
-    low: float  # lower end of its two-sided Clopper-Pearson interval
-    high: float  # upper end
+    trials: int  # number of trials
+    advantage: float  # the advantage, from -1 to 1
+    low: float  # lower end of the interval, at least -1
+    high: float  # its upper end, at most 1
     confidence: float  # least probability with which the interval covers
+
+
+@dataclass(frozen=True)
+class AdvantageEstimate(AdvantageInterval):
+    """The insider's advantage 2 wins/trials - 1, with its Clopper-Pearson interval."""
+
+    wins: int  # trials won
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
@@ -180,7 +186,7 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
     """
     trials, wins = int(won.size), int(np.count_nonzero(won))
     require(trials >= 1, "number of trials is 0: accepted are whole numbers from 1")
-    return AdvantageEstimate(trials, wins, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence)
+    return AdvantageEstimate(trials, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence, wins)
 
 
 def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, float]:
@@ -195,18 +201,7 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
     return 2 * low - 1, 2 * high - 1
 
 
-@dataclass(frozen=True)
-class MeanAdvantage:
-    """The mean over trials of an advantage that each trial has."""
-
-    trials: int  # trials averaged over
-    advantage: float  # their mean, from -1 to 1
-    low: float  # lower end of the two-sided interval of the mean, at least -1
-    high: float  # its upper end, at most 1
-    confidence: float  # least probability with which the interval covers
-
-
-def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
+def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     """Return the mean advantage over trials with an interval that holds for every distribution and number of trials.
 
     Trials are independent given D, D' and the population sample, and the interval is about these: it covers the mean
@@ -235,7 +230,7 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     """
     require(advantages.size >= 1, "number of trials is 0: accepted are whole numbers from 1")
     found = mean_interval(advantages, confidence, -1.0, 1.0)
-    return MeanAdvantage(found.count, float(advantages.mean()), found.low, found.high, confidence)
+    return AdvantageInterval(found.count, float(advantages.mean()), found.low, found.high, confidence)
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:

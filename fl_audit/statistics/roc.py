@@ -12,20 +12,11 @@ from scipy.special import betainc, betaincinv
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require, require_number
+from fl_audit.statistics.intervals import Estimate
 
 
-@dataclass(frozen=True)
-class AreaUnderCurve:
-    """The probability that a member scores higher than another, ties counted half."""
-
-    area: float  # its estimate; 1/2 is coin-flipping
-    low: float  # lower end of the interval
-    high: float  # its upper end
-    confidence: float  # least probability with which the interval covers the true probability
-
-
-def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> AreaUnderCurve:
-    """Return the area under the ROC curve of some scores.
+def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> Estimate:
+    """Return the area under the ROC curve: the probability that a member scores higher than another; ties count half.
 
     The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every distribution
     of the scores and every number of them, and is wider than those that take the area for normal.
@@ -43,7 +34,7 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     Examples
     --------
     >>> found = area_under_curve(np.arange(5.0, 105.0), np.arange(100.0), 0.95)
-    >>> round(found.area, 3), round(found.low, 3), round(found.high, 3)
+    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
     (0.549, 0.413, 0.685)
     """
     fewest = _require_scores(members, nonmembers)
@@ -51,7 +42,7 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     pairs = len(members) * len(nonmembers)
     area = float((ranks.sum() - len(members) * (len(members) + 1) / 2) / pairs)
     reach = math.sqrt(math.log(2 / (1 - confidence)) / (2 * fewest))
-    return AreaUnderCurve(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
+    return Estimate(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.audits.membership import shadow
 from fl_audit.audits.membership.attack_results import relative_tradeoff
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, planning, runs
@@ -72,6 +71,7 @@ from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
 from fl_audit.federation.membership import Membership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.statistics.intervals import Interval
 
 SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import publish
 from fl_audit.experiments.reproductions.bernau2019.epsilons import table_2, table_3
@@ -43,6 +42,7 @@ from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage, rho_alpha
 from fl_audit.report.style import new_figure
+from fl_audit.statistics.intervals import Interval
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
 

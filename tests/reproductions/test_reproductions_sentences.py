@@ -7,7 +7,6 @@ import pytest
 from reproductions.test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import played_of
@@ -27,6 +26,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, Inside
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.fits import of_one_component
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.statistics.intervals import Interval
 
 ALIKE = "local and central DP trade privacy for accuracy alike"
 BETTER = "local DP trades strictly better with 10 and 20 classes"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
 from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
@@ -38,6 +37,7 @@ from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim, untes
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, resampling, welch_interval
+from fl_audit.statistics.intervals import Interval
 
 LOOKS = 3
 """Number of evaluations of the claims while trials are added: the first part, and twice more (see `planning`)."""

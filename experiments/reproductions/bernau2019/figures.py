@@ -10,7 +10,6 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import CONFIDENCE
 from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
@@ -26,6 +25,7 @@ from fl_audit.experiments.reproductions.plot_style import (
     legend_below,
 )
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.statistics.intervals import Interval
 
 SIDES = (Method.CENTRAL, Method.LOCAL)
 _LETTERS = {

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from scipy.special import stdtrit
 
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.claims import (
     CONFIDENCE,
@@ -37,6 +36,7 @@ from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
 from fl_audit.experiments.reproductions.papers import Extent, ItemResult, ItemRow, Published
 from fl_audit.experiments.reproductions.statistics import end_by_end
+from fl_audit.statistics.intervals import Interval
 
 _FIGURES = {
     MembershipStudy.TEXAS: "fig3",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import inf, log2
 from typing import NamedTuple, assert_never
 
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019.published import (
     BLOG_TEXAS,
     PHI_AT_CHANCE,
@@ -26,6 +25,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.reproductions.claims import PaperClaim, exact
+from fl_audit.statistics.intervals import Interval
 
 MARGIN = WHITE_BOX_GAIN[0]
 """Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""

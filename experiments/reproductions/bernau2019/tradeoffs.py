@@ -9,11 +9,11 @@ from scipy.special import stdtrit
 
 from fl_audit.arrays import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
 from fl_audit.experiments.reproductions.papers import CONFIDENCE
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
+from fl_audit.statistics.intervals import Interval
 
 _RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated

@@ -11,7 +11,6 @@ from scipy.special import ndtri
 from fl_audit.arrays import Floats
 from fl_audit.audits.identifiability.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.audits.membership.loss import chance_spread
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import (
@@ -34,6 +33,7 @@ from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measu
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
+from fl_audit.statistics.intervals import Interval
 
 SENSITIVITIES = "epsilon' from sensitivities"
 BELIEF = "epsilon' from the largest belief"

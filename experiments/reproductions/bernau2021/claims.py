@@ -9,7 +9,6 @@ from scipy.special import logit, ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
@@ -30,6 +29,7 @@ from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
+from fl_audit.statistics.intervals import Interval
 
 Runs = Mapping[InsiderSetting, InsiderFindings]
 

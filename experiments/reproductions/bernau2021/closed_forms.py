@@ -15,7 +15,6 @@ from scipy.special import expit, ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
 from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
@@ -31,6 +30,7 @@ from fl_audit.privacy.scores import Sensitivities, epsilon_from_belief, gaussian
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
+from fl_audit.statistics.intervals import Interval
 
 TRIALS = 20_000
 OTHER_SEEDS = 200

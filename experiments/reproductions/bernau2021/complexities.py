@@ -13,7 +13,6 @@ import torch
 from scipy import stats
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.names import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.records import Records
@@ -23,6 +22,7 @@ from fl_audit.experiments.reproductions.statistics import resampling
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.statistics.advantage import empirical_advantage
+from fl_audit.statistics.intervals import Interval
 
 SIZES = (500, 1000, 2000, 4000)
 ROUNDS = (4, 8, 16, 32)

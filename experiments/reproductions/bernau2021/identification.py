@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from scipy.special import logit, ndtr
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.experiments.reproductions import plot_style, statistics
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
@@ -25,6 +24,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
+from fl_audit.statistics.intervals import Interval
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"

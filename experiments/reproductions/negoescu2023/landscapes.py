@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.arrays import Floats
-from fl_audit.audits.membership.rates import Interval
 from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions import statistics
@@ -34,6 +33,7 @@ from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.plurals import plural
 from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
 from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.statistics.intervals import Interval
 
 PUBLISHED = {
     EpsilonStarTask.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},

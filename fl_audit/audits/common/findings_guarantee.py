@@ -26,7 +26,7 @@ from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.scores import response_advantage
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.statistics.advantage import AdvantageInterval, clopper_pearson
 
 _CLAIMED = (
     "epsilon", "delta", "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound",
@@ -198,19 +198,6 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 
 @dataclass(frozen=True)
-class MeasuredAdvantage:
-    """The advantage of the optimal test between two records in the trials of a run."""
-
-    # Share of trials in which it named the first record where this was randomised, less the share in which it named it
-    # where the other one was: from -1 to 1.
-    advantage: float
-    low: float  # lower end of its interval, from two Clopper-Pearson intervals, one for each share
-    high: float  # its upper end
-    trials: int  # number of trials
-    confidence: float  # least probability with which the interval covers
-
-
-@dataclass(frozen=True)
 class PairGuarantee:
     """The guarantee for distinguishing one record from another."""
 
@@ -218,7 +205,7 @@ class PairGuarantee:
     epsilon: float  # the largest log-odds, in nats
     advantage: float  # the largest advantage of whoever sees the randomised record and knows both
     is_exact: bool  # whether that is an equation, or an upper bound
-    measured: MeasuredAdvantage | None  # the result of the optimal test; None where nothing was drawn
+    measured: AdvantageInterval | None  # the result of the optimal test; None where nothing was drawn
 
 
 @dataclass(frozen=True)
@@ -267,8 +254,11 @@ def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
             return PrivacyProfile(events, Adjacency.REPLACE_RECORD).advantage()
 
 
-def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> MeasuredAdvantage:
+def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> AdvantageInterval:
     """Return the advantage of the test that names the first record where its log-odds are above 0.
+
+    It is the share of trials in which the test names the first record where this was randomised, less the share in
+    which it names it where the other one was.
 
     This test is optimal: where the log-odds are 0 both records are equally probable, and either answer adds nothing to
     the difference of the two shares.
@@ -292,7 +282,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
     counts = [int(np.count_nonzero(log_odds > 0)) for log_odds in (of_first, of_second)]
     first, second = (clopper_pearson(count, trials, (1 + confidence) / 2) for count in counts)
     advantage = (counts[0] - counts[1]) / trials
-    return MeasuredAdvantage(advantage, first[0] - second[1], first[1] - second[0], trials, confidence)
+    return AdvantageInterval(trials, advantage, first[0] - second[1], first[1] - second[0], confidence)
 
 
 def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
@@ -323,7 +313,7 @@ def _counted(claim: RecordClaim) -> int:
             assert_never(claim.local_randomizer)
 
 
-def measured_of_pair(run: FinishedRun, confidence: float) -> MeasuredAdvantage | None:
+def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
     """Return the result of the optimal test in a run, at any confidence; None where no draws were made.
 
     Parameters

@@ -1,7 +1,7 @@
 """Findings on epsilon: three estimates, bounds with a confidence, scores without a distribution, and a trade-off."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from fl_audit.audits.membership.limits import largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.intervals import Estimate
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
-from fl_audit.statistics.roc import AreaUnderCurve, TradeoffBand, area_under_curve, tradeoff_band
+from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Judgement
 
@@ -80,16 +81,18 @@ class ScoreFinding:
 
     members: int  # number of trials in which the record was in
     nonmembers: int  # number of trials in which it was not
-    area: AreaUnderCurve  # how well the scores separate them
+    area: Estimate  # how well the scores separate them
     bound: LowerBound  # the epsilon that they prove, without any assumption about their distribution
     # Area of every insider's scores, by client, where several attack; empty where one does.
-    of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
+    of_each: Mapping[int, Estimate] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `scores`."""
-        each = {client: area.area for client, area in self.of_each.items()}
+        each = {client: area.value for client, area in self.of_each.items()}
+        area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
         told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
-        return {"scores": {"trials": self.members + self.nonmembers} | asdict(self.area) | told}
+        told |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
+        return {"scores": area | told}
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
@@ -104,7 +107,7 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
     return ScoreFinding(len(members), len(others), area, bound, each)
 
 
-def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
+def _of_each(run: FinishedRun) -> dict[int, Estimate]:
     if (table := run.tables.insiders) is None:
         return {}
     by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]

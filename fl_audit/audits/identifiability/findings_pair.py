@@ -13,6 +13,7 @@ from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
+from fl_audit.statistics.intervals import Estimate
 
 CURVE_POINTS = 9
 FEWEST_TRIALS = 20  # with fewer trials there is no curve: there would be nothing to see
@@ -37,9 +38,7 @@ class PairFinding:
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
-    epsilon: (
-        likelihood_estimates.PairInterval | None
-    )  # of the pair at the claimed delta; None where one kind of trial is missing
+    epsilon: Estimate | None  # of the pair at the claimed delta; None where one kind of trial is missing
     curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few trials
     calibration: Calibration  # whether the beliefs agree with what was true
 
@@ -53,7 +52,7 @@ class PairFinding:
         return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
 
 
-def _interval_json(value: float, found: MeanInterval | likelihood_estimates.PairInterval) -> dict[str, Any]:
+def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, Any]:
     numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
     return numbers | {"confidence": found.confidence}
 

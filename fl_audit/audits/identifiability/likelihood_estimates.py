@@ -7,7 +7,6 @@ E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary f
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logit
@@ -18,6 +17,7 @@ from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
 from fl_audit.root_finding import falling_root, last_true
 from fl_audit.statistics.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
+from fl_audit.statistics.intervals import Estimate
 
 ASSUMPTION = (
     "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
@@ -88,17 +88,7 @@ def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class PairInterval:
-    """A quantity of the audited pair, the larger of both directions, with a two-sided interval."""
-
-    value: float  # the estimate
-    low: float  # lower end of the interval
-    high: float  # its upper end, which may be infinite for an epsilon
-    confidence: float  # least probability with which it covers
-
-
-def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
+def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
     """Return delta(eps) of the audited pair from the log-odds.
 
     Parameters
@@ -120,7 +110,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
 
 
-def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
+def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
     """Return delta(eps) of the audited pair by counting trials, for comparison with `delta_from_beliefs`.
 
     The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
@@ -146,7 +136,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     return _larger(found, confidence)
 
 
-def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> PairInterval:
+def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> Estimate:
     """Return epsilon(delta) of the audited pair from the log-odds.
 
     The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
@@ -176,9 +166,9 @@ def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
     return parts
 
 
-def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairInterval:
+def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estimate:
     value, low, high = (max(part[at] for part in parts) for at in range(3))
-    return PairInterval(value, low, high, confidence)
+    return Estimate(value, low, high, confidence)
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:

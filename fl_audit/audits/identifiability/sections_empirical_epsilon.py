@@ -119,7 +119,7 @@ def _scores_sentence(numbers: evidence.ScoreFinding, _: RunContents) -> str:
         "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
         "only averages of models that every participant had protected by itself, so it cannot say how sure it is; it "
         "can only give each trial a score. Of a trial with the record and one without, the former had the higher score "
-        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({ends} "
+        f"in {percent(area.value)} of cases, where coin-flipping has 50 % ({ends} "
         f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
     )
 
@@ -130,9 +130,9 @@ def _scores_rows(numbers: evidence.ScoreFinding, contents: RunContents) -> list[
     return [
         Row("Trials with the record", numbers.members, "counted"),
         Row("Trials without the record", numbers.nonmembers, "counted"),
-        Row("AUC of the scores", area.area, how, area.low, area.high, area.confidence, on_page=True),
+        Row("AUC of the scores", area.value, how, area.low, area.high, area.confidence, on_page=True),
         *(
-            Row(f"AUC of the scores of client {client}", one.area, "likewise", one.low, one.high, one.confidence)
+            Row(f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence)
             for client, one in numbers.of_each.items()
         ),
         Row("Lower bound from the scores (nats)", finite(bound.epsilon),

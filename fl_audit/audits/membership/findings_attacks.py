@@ -24,7 +24,7 @@ from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.membership import Membership, MembershipScheme
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
-from fl_audit.statistics.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
+from fl_audit.statistics.advantage import AdvantageEstimate, AdvantageInterval, empirical_advantage, mean_advantage
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.statistics.methods import BoundMethod
 
@@ -211,7 +211,7 @@ class AttributeGuesser:
 
     members: float  # share guessed right of targets that were in, over all trials
     others: float  # the same of those that were not
-    advantage: MeanAdvantage  # the first less the second, the mean over trials
+    advantage: AdvantageInterval  # the first less the second, the mean over trials
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 class MembershipFinding:
     """The success of the membership adversary."""
 
-    over_trials: MeanAdvantage  # mean over trials of its advantage about members and others
+    over_trials: AdvantageInterval  # mean over trials of its advantage about members and others
     record: AdvantageEstimate  # its guesses about the record in which D and D' differ
     bounds: MembershipBounds | None  # its bounds by the guarantee; None where nothing was claimed
     record_bound: float | None  # the guarantee's bound for an adversary that decides about that record; None likewise

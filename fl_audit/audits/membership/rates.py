@@ -31,6 +31,7 @@ from scipy.stats import rankdata
 from fl_audit.arrays import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.federation.membership import Membership
+from fl_audit.statistics.intervals import Interval
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
@@ -49,15 +50,6 @@ class RocCurve:
     def area(self) -> float:
         """Area under the curve, from 0 to 1: over pairs of scores of all trials, unlike `MembershipRates.auc`."""
         return float(np.trapezoid(self.tpr, self.fpr))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its confidence interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
