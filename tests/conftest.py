@@ -1,4 +1,4 @@
-"""What tests share: small configurations, and where the published data files are."""
+"""Fixtures that tests share: small configurations, and where the published data files are."""
 
 import gc
 import hashlib

@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws: a fifth in the fast suite, all of them in `make test-all`."""
+"""The number of examples that hypothesis draws: a fifth in the fast suite, all of them in `make test-all`."""
 
 import os
 

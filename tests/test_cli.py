@@ -53,7 +53,7 @@ OVER_3, OVER_30 = (("--rounds", rounds, "--adjacency", "add-remove-record") for 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command printed and how it ended."""
+    """The output of a command and its exit status."""
 
     returncode: int
     stdout: str

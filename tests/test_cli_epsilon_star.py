@@ -122,7 +122,7 @@ def test_wrong_input_gets_one_line(run: Run, arguments: tuple[str, ...], said: s
 
 
 def test_the_simulation_of_appendix_b() -> None:
-    """Where nothing leaks both forms shrink to 0; where much does the empirical one stays below (figures 4 and 5)."""
+    """Both forms shrink to 0 if nothing leaks; if much does, the empirical one stays below (figures 4 and 5)."""
     settings = SimulationSettings(separations=(0.0, 3.0), sizes=(1000, 10_000), repetitions=10)
     table = simulate(settings, seed=1)
     assert len(table) == 2 * 2 * 3 * 10

@@ -78,7 +78,7 @@ def test_the_rule_sees_an_open_end(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Foreign:
-    """What quacks like every part of a mechanism."""
+    """An object with the attributes of every part of a mechanism."""
 
     kind: str = "foreign"
     norm: float = 1.0

@@ -1,4 +1,4 @@
-"""What the parties compute on: no card rounds what a processor does not, unless somebody asks for it."""
+"""The devices of the parties: no card rounds what a processor does not, unless somebody asks for it."""
 
 from collections.abc import Iterator
 

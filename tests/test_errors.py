@@ -1,4 +1,4 @@
-"""What is taken for a number, and what is refused in one line."""
+"""Values taken for numbers, and values refused in one line."""
 
 import math
 

@@ -42,7 +42,7 @@ trials = 2
 neighbour = "random"
 """
 Options = dict[str, str | None]
-"""What each option is given; None for a switch."""
+"""The value given to each option; None for a switch."""
 
 GUARANTEE: Options = {"delta": "1e-5", "rounds": "10", "adjacency": "add-remove-record"}
 BASES: dict[str, tuple[list[str], Options]] = {

@@ -1,4 +1,4 @@
-"""What the source must not have: circles, imports that run upward, and files that `flwr run` leaves behind.
+"""Properties that the source must not have: circles, imports that run upward, and files that `flwr run` leaves behind.
 
 Nor has it two public classes of one name, questions about the kind of audit outside `audits/`, or questions about the
 kind of noise outside the modules of these kinds.
@@ -60,7 +60,7 @@ QUESTIONS = re.compile(
     r"membership_scheme (is|[!=]=) |isinstance\([^)]*(" + _KINDS.title() + r"|Canary)Audit\b"
 )
 MOST_QUESTIONS = 0
-"""How often the source outside `audits/` asks which kind of audit is played; this number is only ever made smaller."""
+"""Number of questions outside `audits/` about the kind of audit that is played; it is only ever made smaller."""
 
 
 def test_questions_about_the_kind_of_audit_become_fewer() -> None:
@@ -91,7 +91,7 @@ def _noise_questions() -> re.Pattern[str]:
 
 
 def test_only_a_kind_of_noise_asks_which_it_is() -> None:
-    """What a noise does stands in its own module; `fl_audit.mechanisms.noises.registry` alone lists the kinds."""
+    """Each noise has its behaviour in its own module; `fl_audit.mechanisms.noises.registry` alone lists the kinds."""
     questions = _noise_questions()
     asking = (
         "if isinstance(mechanism.noise, CorrelatedGaussian):",

@@ -1,4 +1,4 @@
-"""What a client imports: numpy and Flower alone, in about the time of Flower, also from the small package."""
+"""Imports of a client: numpy and Flower alone, in about the time of Flower, also from the small package."""
 
 import os
 import statistics

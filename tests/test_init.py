@@ -1,4 +1,4 @@
-"""What `fl-audit init` writes can be checked and run as it is."""
+"""The configuration that `fl-audit init` writes can be checked and run as it is."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is open to the user's own, by `package.module:name`: attacks, loaders, dissimilarities, report sections.
+"""Parts that users may replace, by `package.module:name`: attacks, loaders, dissimilarities, report sections.
 
 A module of one's own that does what ours does must find what ours finds.
 """

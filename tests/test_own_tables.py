@@ -297,7 +297,7 @@ def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
 
 @pytest.mark.parametrize("word", ["None", "NA", "null", "n/a"])
 def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> None:
-    """Who had no complication has a label: that there was none."""
+    """A person without a complication has a label: that there was none."""
     text = "x;y\n" + "".join(f"{row};{(word, 'Bleeding', 'Infection')[row % 3]}\n" for row in range(ROWS))
     found = written(text)
     assert (found.pool.classes, len(found.pool)) == (3, ROWS)

@@ -1,4 +1,4 @@
-"""What the first step would do is said before the run, in the words of the configuration."""
+"""The effect of the first step is said before the run, in the words of the configuration."""
 
 from typing import Any
 

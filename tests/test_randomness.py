@@ -94,7 +94,7 @@ def test_streams_are_standard_normal() -> None:
 
 
 def test_first_draws_across_trials_are_standard_normal() -> None:
-    """What an audit uses: one draw of each of many trials, and the bits of many trials."""
+    """The draws of an audit: one of each of many trials, and the bits of many trials."""
     first = np.array([generator(1, Purpose.RELEASE_NOISE, trial=trial).standard_normal() for trial in range(4000)])
     assert stats.kstest(first, "norm").pvalue > FALSE_ALARM
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) * np.sqrt(len(first)) < stats.norm.isf(FALSE_ALARM / 2)

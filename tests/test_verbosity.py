@@ -1,4 +1,4 @@
-"""What commands say beside their results: completion, help, how much is said, and one JSON object where asked."""
+"""Output of commands beside their results: completion, help, how much is said, and one JSON object where asked."""
 
 import io
 import json

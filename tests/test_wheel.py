@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 APART = ("benchmarks", "examples", "studies")
 """Parts of `experiments` that stay in the repository: they show that the software is right."""
 PARTS = {"clients", "server", "strategies", "experiments"}
-"""What is installed inside fl_audit, and stands beside it in the repository."""
+"""Folders that are installed inside fl_audit and stand beside it in the repository."""
 OF_TESTS = ("dp_accounting", "pytest", "hypothesis", "mpmath", "skimage", "grimp")
 TRAP = "raise RuntimeError('a module of the user was imported in the place of ours')\n"
 

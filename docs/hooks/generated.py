@@ -1,4 +1,4 @@
-"""What MkDocs fills in when it builds the site: the pages that the code itself can write."""
+"""The parts that MkDocs fills in when it builds the site: the pages that the code itself can write."""
 
 import inspect
 import json

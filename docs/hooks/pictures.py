@@ -39,7 +39,7 @@ from fl_audit.verdict.verdict import Verdict
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 MADE = PICTURES / "made.json"
-"""What the pictures were made of: see `page_schema`."""
+"""The values that the pictures were made of: see `page_schema`."""
 COMMAND = "python docs/hooks/pictures.py"
 _DEMO = ROOT / "experiments" / "configs" / "demo.toml"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

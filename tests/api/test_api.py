@@ -1,4 +1,4 @@
-"""What `import fl_audit as fa` offers."""
+"""The names that `import fl_audit as fa` offers."""
 
 import json
 import os

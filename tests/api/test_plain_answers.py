@@ -1,4 +1,4 @@
-"""What is no number is refused in one line, and what is answered prints as one line."""
+"""A value that is no number is refused in one line, and an answer prints as one line."""
 
 from functools import partial
 from typing import Any

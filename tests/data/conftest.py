@@ -1,4 +1,4 @@
-"""Where the published files lie, and small files of the same formats."""
+"""The place of the published files, and small files of the same formats."""
 
 import gzip
 import os

@@ -40,7 +40,7 @@ def test_the_digits_stand_where_they_should() -> None:
 
 
 def test_uniform_numbers_are_random_graphs() -> None:
-    """What tries a model on uniform numbers tries it on graphs: half of the nodes are there, half of the pairs joined.
+    """A trial of a model on uniform numbers is one on graphs: half of the nodes are there, half of the pairs joined.
 
     Means of 200 x 48 and of about 200 x 24^2 coins lie within 5 standard errors of 1/2 but once in a million times.
     """

@@ -1,4 +1,4 @@
-"""What the cluster page offers to copy has no mistake that can be seen without a cluster."""
+"""The blocks of the cluster page have no mistake that can be seen without a cluster."""
 
 import subprocess
 from pathlib import Path

@@ -141,7 +141,7 @@ def read(block: Block, directory: Path) -> None:
 
 
 _RELATION_OF = {"dp-fedavg": "add-remove-client", "dp-sgd-clients": "add-remove-record"}
-"""What a part of a configuration that leaves out how neighbours differ is checked with, by its strategy."""
+"""The adjacency with which a part of a configuration that names none is checked, by its strategy."""
 
 
 def check_configuration(block: Block, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What tests of federations share."""
+"""Fixtures that tests of federations share."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What happens when a client fails: one line, no release from that round, no process left, and a run that resumes."""
+"""Failures of clients: one line, no release from that round, no process left, and a run that resumes."""
 
 import time
 from pathlib import Path

@@ -112,7 +112,7 @@ def test_a_late_answer_is_no_answer_to_the_next_message() -> None:
 
 
 def test_a_call_that_ends_as_it_is_given_up_ends_once() -> None:
-    """Whoever comes second finds it settled: with a reply in time, or without one."""
+    """The second to come finds it settled: with a reply in time, or without one."""
     message = _messages(_grid(lambda _: None, actors=1), [0])[0]
     for limit, order, is_answered in ((100.0, "reply first", True), (100.0, "limit first", False), (0.0, "", False)):
         exchange = _Exchange({"a": message, "b": message}, _Contexts(4), limit)

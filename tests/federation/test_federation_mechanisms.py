@@ -59,7 +59,7 @@ def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, *
 
 
 class Stored(NamedTuple):
-    """What a run kept of its trials, walked through."""
+    """Return the kept rounds of a run, walked through."""
 
     federation: LoadedFederation
     rounds: tuple[ServerRound, ...]
@@ -234,7 +234,7 @@ def _check_bits(plan: AuditPlan, made: ServerRound, hand: Round, own: ByHand) ->
 
 
 def _check_what_is_seen(plan: AuditPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
-    """What is left of an observation, less the mean that is true, is noise that the insider does not know."""
+    """An observation less its true mean is noise that the insider does not know."""
     mechanism, threat_model, challenger = (
         plan.public.mechanism,
         plan.public.threat_model,

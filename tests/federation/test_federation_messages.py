@@ -1,4 +1,4 @@
-"""Who is told what: the bits go to the victim alone, the insider sees releases and nothing else."""
+"""Recipients of every message: the bits go to the victim alone, the insider sees releases and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

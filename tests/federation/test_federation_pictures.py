@@ -88,7 +88,7 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     folder: Path, tmp_path: Path, place: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who sees one update faces one share of the noise, who sees the sum all but its own."""
+    """An observer of one update faces one share of the noise, an observer of the sum all but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
         monkeypatch.setattr("fl_audit.experiments.runs.image_reconstruction.image_attacks.Descent", partial(Descent, 2))
     noise = {"epsilon": None, "noise-multiplier": 2.0}

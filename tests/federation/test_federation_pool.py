@@ -128,7 +128,7 @@ def test_calls_share_one_and_each_is_answered() -> None:
 
 
 def test_a_call_that_lasts_holds_nobody_up() -> None:
-    """Those behind it are called elsewhere, or later, and none twice."""
+    """The calls behind it are made elsewhere, or later, and none twice."""
 
     def slowly(node: Node, clients: list[int]) -> CallReplies:
         return CallReplies([REPLY] * (len(clients) > 2), under_way=1)
@@ -415,7 +415,7 @@ def _context(client: int) -> Context:
 
 
 def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What several have in common is sent once, and arrives as one; what one has alone travels with it."""
+    """Values that several calls share are sent once and arrive as one; a value of one call travels with it."""
     models, small, alone = (Array(np.arange(2.0**power)) for power in (18, 2, 14))
     common = ArrayRecord({"models": models, "norms": small})
     own = ArrayRecord({"models": common["models"], "own": alone})

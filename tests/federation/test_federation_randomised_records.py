@@ -64,7 +64,7 @@ def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """What clients of a run trained on, by client and trial: once for every round."""
+    """Return the records that clients of a run trained on, by client and trial: once for every round."""
     seen: Told = {}
 
     def note(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:

@@ -199,7 +199,7 @@ def test_the_report_can_be_rebuilt(small_run: Path) -> None:
 
 @pytest.mark.long
 def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
-    """Where the record takes part in no round, and the insider sees that, D and D' are as likely as before."""
+    """If the record takes part in no round, and the insider sees that, D and D' are as likely as before."""
     plan = small_plan(
         training={"sampling-rate": 0.2},
         privacy={"accountant": "pld", "sensitivity": "global"},

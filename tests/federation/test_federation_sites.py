@@ -1,4 +1,4 @@
-"""Which site took part, where the truth is known: sites that hold the same, sites that share nothing, and bounds."""
+"""Attribution to sites, where the truth is known: sites that hold the same, sites that share nothing, and bounds."""
 
 from pathlib import Path
 from typing import Any

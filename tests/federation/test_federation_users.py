@@ -283,7 +283,7 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
         {},
     ),
 }  # fmt: skip
-"""What a federation does in the place of the honest: the name of the function at the clients, and another one."""
+"""Dishonest replacements in a federation: the name of the function at the clients, and another one."""
 
 
 def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an app writes in trials: kept apart where that can be done, said where not, and trials of two apps never
+"""Files that an app writes in trials: kept apart where that can be done, said where not, and trials of two apps never
 meet.
 """
 

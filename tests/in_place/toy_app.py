@@ -20,7 +20,7 @@ CLIENTS = 3
 
 @dataclass
 class Heard:
-    """What the app's own code saw: contents of messages and group ids, by round, of its training and of trials."""
+    """Observations of the app's own code: contents of messages and group ids, by round, of training and trials."""
 
     messages: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
     states: list[float] = field(default_factory=list)

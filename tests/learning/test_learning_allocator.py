@@ -1,4 +1,4 @@
-"""What training freed goes back to the system when asked for, that between blocks still in use too."""
+"""Memory freed by training goes back to the system when asked for, also that between blocks still in use."""
 
 import sys
 from pathlib import Path

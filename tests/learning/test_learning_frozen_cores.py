@@ -110,7 +110,7 @@ def test_state_dicts_of_torch_are_read(name: str, tensors: dict[str, Tensor], fi
 
 
 class Trap:
-    """What runs code where it is unpickled."""
+    """An object that runs code where it is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
         return (_spring, (str(self.path),))

@@ -121,7 +121,7 @@ def test_stretches_of_own_records_give_the_same(stretch: int, together: int, mon
 
 
 def test_one_trial_is_held_in_float_at_a_time() -> None:
-    """What a pass works on is converted, and nothing else: records in bytes stay in bytes."""
+    """The records of a pass are converted, and nothing else: records in bytes stay in bytes."""
     bits = torch.randint(2, (5, 7, 3), dtype=torch.uint8)
     work = BatchWorkload.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
     assert work.features.data_ptr() == bits.data_ptr()

@@ -188,7 +188,7 @@ def cut_off(is_so: bool) -> ServerRound:
 
 
 def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> ServerRound:
-    """What random numbers below 1 do not show, for each of them is the token 0."""
+    """A fault that random numbers below 1 do not show, for each of them is the token 0."""
     return lambda: Model(
         lambda m, x: m.head(way(m, m.embed(x.long())).mean(1)),
         embed=nn.Embedding(61, 8, padding_idx=0),

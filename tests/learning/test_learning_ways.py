@@ -1,4 +1,4 @@
-"""Which modules run on stacked layers and which through torch.func; the sums are right either way."""
+"""Modules that run on stacked layers and others through torch.func; the sums are right either way."""
 
 from collections import OrderedDict
 

@@ -120,7 +120,7 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
 
 
 def test_who_watches_inside_of_what_adds_the_noise_calls_nothing_violated(tmp_path: Path) -> None:
-    """What is seen there has no noise, and is not what clients are sent."""
+    """An observation there has no noise, and is not what clients are sent."""
     watch = TrainingObserver(tmp_path, DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 20), 1e-3)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     inside = DifferentialPrivacyServerSideFixedClipping(watched(averaged, watch), 1.0, 1.0, CLIENTS)

@@ -1,4 +1,4 @@
-"""What canaries say of a running training: bounds, declared looks, the command and its page."""
+"""The verdict of canaries on a running training: bounds, declared looks, the command and its page."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How probable it is that log-odds, or a belief, are passed: the inverse questions to the bounds of the library."""
+"""The probability that log-odds, or a belief, are passed: the inverse questions to the bounds of the library."""
 
 import numpy as np
 from scipy.optimize import brentq

@@ -1,4 +1,4 @@
-"""How sure the insider may become: closed forms, the minimum over epsilon, and the worst adaptive strategies.
+"""The largest belief of the insider: closed forms, the minimum over epsilon, and the worst adaptive strategies.
 
 The worst strategy against a threshold spends its budget mu^2 of squared signal-to-noise ratios while the log-odds are
 under it and stops once they pass. With infinitely many rounds the log-odds are a Brownian motion with drift 1/2 that is

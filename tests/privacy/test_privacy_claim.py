@@ -1,4 +1,4 @@
-"""What a claim says of itself, and that the accounting of claims needs no learning."""
+"""The text of a claim, and its accounting, which needs no learning."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""What a composition guarantees: closed forms, riskcal, composition, prior, refusals."""
+"""The guarantee of a composition: closed forms, riskcal, composition, prior, refusals."""
 
 import math
 from collections.abc import Callable

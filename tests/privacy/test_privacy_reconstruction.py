@@ -1,4 +1,4 @@
-"""What a guarantee says against reconstruction, against the closed form, exact attacks and simulated ones."""
+"""The bound of a guarantee on reconstruction, against the closed form, exact attacks and simulated ones."""
 
 import math
 

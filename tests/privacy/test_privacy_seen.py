@@ -139,7 +139,7 @@ def test_calibrated_noise_keeps_the_target_and_wastes_none(
 
 
 def test_a_unit_that_rarely_takes_part_needs_hardly_any_noise() -> None:
-    """Where taking part at all is less likely than delta, every noise keeps epsilon, at any weak noise as well."""
+    """If taking part at all is less likely than delta, every noise keeps epsilon, at any weak noise as well."""
     for z in (0.05, 1.0):
         curves = loss_curves(seen(z, 1e-6, 3), Adjacency.ADD_REMOVE_CLIENT)
         assert curves.epsilon(1e-5) == 0.0

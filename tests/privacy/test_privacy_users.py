@@ -1,4 +1,4 @@
-"""What users as units are claimed is what dp-accounting says of the same mechanism."""
+"""The guarantee for users as units is that of dp-accounting for the same mechanism."""
 
 import pytest
 from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent

@@ -1,4 +1,4 @@
-"""What a reader sees first: the verdict, three numbers, the gauge, what to do next; that nothing there misleads."""
+"""The first screen of a report: the verdict, three numbers, the gauge, what to do next; that nothing there misleads."""
 
 import re
 from dataclasses import replace

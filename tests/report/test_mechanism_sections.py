@@ -1,4 +1,4 @@
-"""What the report says of every mechanism: the unit in all its sentences, who adds the noise, who takes part."""
+"""The report on every mechanism: the unit in all its sentences, who adds the noise, who takes part."""
 
 import io
 import re

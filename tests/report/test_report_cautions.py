@@ -1,4 +1,4 @@
-"""What a report says beside its numbers: lines about the data, a model that names one class, Epsilon* of chance."""
+"""Cautions of a report beside its numbers: lines about the data, a model that names one class, Epsilon* of chance."""
 
 from dataclasses import replace
 from io import StringIO

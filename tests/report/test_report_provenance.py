@@ -1,4 +1,4 @@
-"""Where a run comes from: noted with the run, told by its report, without the challenger's seed."""
+"""The origin of a run: noted with the run, told by its report, without the challenger's seed."""
 
 from dataclasses import replace
 

@@ -218,7 +218,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
-    """Where D was used, their normal fit and that of the population give the Epsilon* that the run itself found."""
+    """With D, their normal fit and that of the population give the Epsilon* that the run itself found."""
     values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
     (one,) = grid(values, [])
     run_audit(resolve(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)

@@ -1,4 +1,4 @@
-"""How a page of a reproduction opens, and which columns its tables have."""
+"""The opening of a page of a reproduction, and the columns of its tables."""
 
 from pathlib import Path
 

@@ -181,7 +181,7 @@ def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
 
 @pytest.mark.parametrize("where", ["unplayed", "untried", "passed_over", "silent", "refused"])
 def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
-    """Whatever the reason: the time, the budget, no release, or an error in every trial."""
+    """The reason may be the time, the budget, no release, or an error in every trial."""
     kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
     result = _result(asked={kind: KindPlayed(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
     said = _beside(result, kinds)

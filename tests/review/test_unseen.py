@@ -1,4 +1,4 @@
-"""What could not be loaded, imported or read of an app is never taken for absent."""
+"""Parts of an app that could not be loaded, imported or read are never taken for absent."""
 
 import sys
 from pathlib import Path
@@ -232,7 +232,7 @@ def test_other_errors_name_no_packages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", ["", "import opacus"])
 def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str) -> None:
-    """What a configuration alone names may be about clients as well: nobody saw it at work."""
+    """A claim in the configuration alone may be about clients as well: nobody saw it at work."""
     name = f"settings_{'of_records' if code else 'alone'}"
     directory = write_app(
         tmp_path, name, SERVER, f"{CLIENT}\ntry:\n    {code or 'pass'}\nexcept ImportError:\n    pass\n"

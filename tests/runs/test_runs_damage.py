@@ -266,7 +266,7 @@ def test_an_edited_run_is_refused_by_report_compare_and_readers(name: str, run: 
 
 
 def test_a_run_that_ended_while_it_wrote_is_not_taken_for_edited(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever writing the summary ends, the run is read as it was or as it would have been."""
+    """A run whose summary was being written is read as it was or as it would have been."""
     path = run / "summary.json"
     for last in (0, 1, 2):
         ended: list[Path] = []

@@ -1,4 +1,4 @@
-"""What goes wrong on a machine gets one line, never a traceback, and what was finished is kept."""
+"""A failure of a machine gets one line, never a traceback, and what was finished is kept."""
 
 import errno
 import os

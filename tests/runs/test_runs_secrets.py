@@ -49,7 +49,7 @@ def test_no_file_of_a_run_tells_the_seed(
 
 
 def test_the_digest_of_a_user_s_records_is_told_with_a_key_that_is_not(tmp_path: Path) -> None:
-    """Who knows all records but one cannot test guesses of the last; who has the key can show which data they were."""
+    """An insider with all records but one cannot test guesses of the last; the key shows which data they were."""
     numbers = np.random.default_rng(0).normal(size=(40, 2))
     frame = pd.DataFrame(numbers, columns=["a", "b"]).assign(y=["ill", "well"] * 20)
     frame.to_csv(tmp_path / "own.csv", index=False)

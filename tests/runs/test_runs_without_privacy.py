@@ -64,7 +64,7 @@ def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path
 
 
 def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
-    """What is joined from the batches is not believed, and the batches and the summary only as they were written."""
+    """A joined table is not believed, and the batches and the summary are only as they were written."""
     changed = shutil.copytree(runs / "free", tmp_path / "free")
     place = runs / "private" / "public" / "without-privacy.json"
     note_unprotected(runs / "private", changed)

@@ -17,7 +17,7 @@ from tests.validation.coverage_distributions import PrintedStatement
 
 ROOT = Path(__file__).parents[2]
 STUDIES = {"studies", "benchmarks", "faulty_mechanisms"}
-"""What checks the software; it prints nothing to a user."""
+"""Modules that check the software; they print nothing to a user."""
 NAMES = {"confidence", "CONFIDENCE", "_CONFIDENCE"}
 TELLS = {"percent", "require", "require_number", "replace", "estimate"}
 """Functions that put a confidence into words, refuse one, store it, or are a name for one of two that are listed."""

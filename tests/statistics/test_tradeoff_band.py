@@ -22,7 +22,7 @@ def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, sha
 
 
 def test_ends_are_those_of_two_binomial_tests() -> None:
-    """Which rank the threshold has, and what share lies above it: each end of each at a quarter of the level.
+    """The rank of the threshold and the share above it have intervals: each end of each at a quarter of the level.
 
     Together they cover more often than they say, so that counting how often does not show a level that is too large.
     """

@@ -1,4 +1,4 @@
-"""What the log-odds of the first target say."""
+"""The judgement by the log-odds of the first target."""
 
 import numpy as np
 

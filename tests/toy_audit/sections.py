@@ -1,4 +1,4 @@
-"""How often the first target's insider was right."""
+"""The success rate of the first target's insider."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from toy_audit.judging import first_target
 
 @dataclass(frozen=True)
 class FirstTargetFinding:
-    """How often the insider was right."""
+    """The success rate of the insider."""
 
     right: float  # share of the trials
 

@@ -1,4 +1,4 @@
-"""How often the learned distinguisher finds each breach, and how often it errs.
+"""Rates at which the learned distinguisher finds each breach, and at which it errs.
 
 `python tests/verdict/distinguisher_rates.py [HONEST_RUNS] [RUNS_OF_EACH_BREACH]` prints
 two tables, of honest runs and of breaches. In honest runs everything differs between D and D' that may.

@@ -1,4 +1,4 @@
-"""What an insider measures of given noise, opened with the truth, and noise that tells D from D' in many ways."""
+"""Measurements of given noise, opened with the truth, and noise that tells D from D' in many ways."""
 
 import math
 from collections.abc import Callable
@@ -173,7 +173,7 @@ BREACHES: dict[str, tuple[bool, Breach]] = {
     "rounds correlated .05 under D": (True, _rounds),
     "mean of +.1 or -.1 under D": (True, lambda z, rng: z + 0.1 * rng.choice([-1.0, 1.0], size=(len(z), 1, 1))),
 }
-"""What is found in every run: whether it stands under D, and what it makes of the noise."""
+"""Features found in every run: whether it stands under D, and what it makes of the noise."""
 
 HELD_BACK: dict[str, tuple[bool, Breach]] = {
     "centred over the sampled coordinates of each tensor under D'": (False, _centred_sample),
@@ -186,4 +186,4 @@ HELD_BACK: dict[str, tuple[bool, Breach]] = {
 UNSEEN: dict[str, tuple[bool, Breach]] = {
     "every third sign is the product of the two before under D'": (False, _triples)
 }
-"""What no feature looks at: dependence of three coordinates of which any two are independent."""
+"""Breaches that no feature looks at: dependence of three coordinates of which any two are independent."""

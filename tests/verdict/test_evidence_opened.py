@@ -1,4 +1,4 @@
-"""What is opened after a run: exact distributions, and every breach of samples, shares, bits and steps is found."""
+"""Secrets opened after a run: exact distributions, and every breach of samples, shares, bits and steps is found."""
 
 import math
 from dataclasses import replace

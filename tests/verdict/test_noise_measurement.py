@@ -1,4 +1,4 @@
-"""What the insider measures of the noise: against plain linear algebra, and against the distributions that it states.
+"""Measurements of the noise by the insider: against plain linear algebra, and against the distributions that it states.
 
 Statistical tests have fixed seeds; each would raise a false alarm once in 10,000 seeds.
 """
@@ -81,7 +81,7 @@ def test_projections_are_whitened_against_the_record() -> None:
 @pytest.mark.parametrize("bit", [True, False])
 @pytest.mark.parametrize("present", [2.0, 300.0])
 def test_honest_releases_follow_the_stated_distributions(bit: bool, present: float) -> None:
-    """Whatever the bit, and however far the record stands out from the noise."""
+    """The law holds for either bit, and however far the record stands out from the noise."""
     sigma = 4.0
     found = measure(make_release(4000, sigma, 11, present, bit), sigma)
     assert uniform(stats.chi2.cdf(found.total / sigma**2, found.total_freedom))

@@ -409,7 +409,7 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) 
 
 
 def test_what_was_not_measured_is_not_called_absent() -> None:
-    """Where the differing unit takes part in secret, only what is known by side is left."""
+    """If the differing unit takes part in secret, only what is known by side is left."""
     honest = draw_measured(np.random.default_rng(52), 6, 8)
     assert honest.residuals is not None
     missing = dict(run_family(replace(honest, residuals=honest.residuals.of_sides()))[1])

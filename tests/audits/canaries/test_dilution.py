@@ -1,4 +1,4 @@
-"""What canaries find behind the updates of others, against trainings whose truth is known."""
+"""The power of canaries behind the updates of others, against trainings whose truth is known."""
 
 import numpy as np
 import pytest

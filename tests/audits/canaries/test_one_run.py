@@ -194,7 +194,7 @@ def test_phi_is_the_papers_ratio_with_its_limits() -> None:
 
 
 def test_a_million_coins_take_no_longer_than_a_thousand() -> None:
-    """Where the recursion stands still it ends, and says what it said where it went on to the last step."""
+    """A recursion that stands still ends, with the result that it would have had at the last step."""
 
     def to_the_end(guesses: Guesses, tail: float, inverse: Callable[[float], float]) -> bool:
         coins, guessed, right = guesses.coins, guesses.guessed, guesses.right

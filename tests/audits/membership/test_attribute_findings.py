@@ -1,4 +1,4 @@
-"""What attributes give away, beside what a guarantee allows: an attack that is known exactly."""
+"""Inference of attributes beside what a guarantee allows: an attack that is known exactly."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What attackers ask: columns whose value is left open, and records varied in public ways."""
+"""Queries of attackers: columns whose value is left open, and records varied in public ways."""
 
 from dataclasses import replace
 

@@ -123,7 +123,7 @@ def test_wrong_input_is_named() -> None:
 
 
 def test_insiders_are_compared_over_trials() -> None:
-    """Where contributions are alike their noise cancels within a trial, which no guarantee limits."""
+    """If contributions are alike, their noise cancels within a trial, which no guarantee limits."""
     draw, trials, targets, mu = draws(3), 400, 6, 1.0
     is_in = draw.random((trials, targets)) < 0.5
     noise = draw.normal(size=(trials, 1))

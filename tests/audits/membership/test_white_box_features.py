@@ -1,4 +1,4 @@
-"""What a white-box attacker sees: gradients against float64 backward passes, example by example."""
+"""The view of a white-box attacker: gradients against float64 backward passes, example by example."""
 
 from collections.abc import Callable
 

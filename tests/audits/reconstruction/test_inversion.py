@@ -1,4 +1,4 @@
-"""How close drawings come: beside scikit-image, and beside loops."""
+"""Similarity of reconstructed images: beside scikit-image, and beside loops."""
 
 import numpy as np
 import pytest

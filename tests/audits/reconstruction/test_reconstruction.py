@@ -1,4 +1,4 @@
-"""Which candidate is named, against the exact success where it is known; what contradicts a guarantee, and what not."""
+"""The named candidate, against the exact success where it is known; findings that contradict a guarantee or do not."""
 
 import math
 from itertools import product
