@@ -69,13 +69,25 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write bytes, whole or not at all; the parameters are those of `write_text`."""
+    """Write bytes, whole or not at all.
+
+    Parameters
+    ----------
+    path, content, private
+        As for `write_text`.
+    """
     with atomic_file(path, private) as file:
         file.write_bytes(content)
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON without infinite numbers, whole or not at all; the parameters are those of `write_text`."""
+    """Write JSON without infinite numbers, whole or not at all.
+
+    Parameters
+    ----------
+    path, value, private
+        As for `write_text`.
+    """
     write_text(path, json_text(value), private)
 
 

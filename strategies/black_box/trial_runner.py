@@ -32,8 +32,8 @@ from fl_audit.audits.black_box.claim_audit import (
     KindPlayed,
     OutOfTimeError,
     Tell,
-    audit_claim,
 )
+from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Sketch, Transcript, Transcripts, sketch, stacked
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator

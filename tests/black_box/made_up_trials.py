@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, audit_claim
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
+from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Transcripts
 
 Bits = NDArray[np.bool_]

@@ -8,7 +8,8 @@ from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import Limit, StatedClaim
-from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, OutOfTimeError, audit_claim
+from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, OutOfTimeError
+from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
 from fl_audit.audits.black_box.findings import evidence_words, not_tried, opening, result_json

@@ -1,4 +1,4 @@
-"""The message of a federation to clients: enough to play it where there are no files, and of others' records nothing."""
+"""The message of a federation to clients: enough to play it without files, and of others' records nothing."""
 
 import pickle
 import sys

@@ -11,7 +11,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import QUICK, Budget, audit_claim
+from fl_audit.audits.black_box.claim_audit import QUICK, Budget
+from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.findings import findings, result_json
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.audits.canaries.directions import canary_coin, canary_direction

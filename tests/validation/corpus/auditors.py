@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import CHUNK, Budget, audit_claim
+from fl_audit.audits.black_box.claim_audit import CHUNK, Budget
+from fl_audit.audits.black_box.claim_trials import audit_claim
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import InputError
 from fl_audit.local_training.training_function import TrainingOptions, audit_training
