@@ -6,7 +6,6 @@ from itertools import count, islice
 from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
@@ -20,6 +19,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
 from fl_audit.federation.membership import Membership
 from fl_audit.federation.probe_records import probe_records
+from fl_audit.federation.public_directions import number_of_directions, orthonormal_directions
 from fl_audit.learning.frozen_cores import VggCore, load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
@@ -32,11 +32,6 @@ _COORDINATES = 4096
 _SERIALS = count()
 
 T = TypeVar("T")
-
-
-def number_of_directions(parameters: int) -> int:
-    """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
-    return min(16, parameters // 2)
 
 
 class RawRecords(NamedTuple):
@@ -52,13 +47,6 @@ class HeldOut(NamedTuple):
     test: Records  # held-out records
     population: Records  # records outside D and D'
     spare: Integers  # positions outside D of the records that serve for nothing
-
-
-@lru_cache(maxsize=4)
-def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
-    """Return so many orthonormal directions; kept, for federations that differ elsewhere look along the same ones."""
-    drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
-    return torch.from_numpy(np.linalg.qr(drawn)[0]).float()
 
 
 @dataclass(frozen=True)
@@ -245,7 +233,7 @@ class LoadedFederation:
         They live on evenly spread coordinates, see `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
         """
         size = min(self.model.layout.size, _COORDINATES)
-        found = _orthonormal(self.public.data_seed, size, number_of_directions(self.model.layout.size))
+        found = orthonormal_directions(self.public.data_seed, size, number_of_directions(self.model.layout.size))
         return found.to(self.public.device)
 
     @cached_property

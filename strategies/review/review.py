@@ -16,12 +16,13 @@ from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, spared_generators
+from fl_audit.strategies.black_box.black_box_trial import LOSS, BlackBoxTrial
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 from fl_audit.strategies.black_box.metrics import names_asked
 from fl_audit.strategies.black_box.recorder import errors_in
 from fl_audit.strategies.black_box.scenarios import BY_NAME, Scenario
 from fl_audit.strategies.black_box.trial_models import template_of
-from fl_audit.strategies.black_box.trial_runner import LOSS, BlackBoxTrial, audit_system, kinds_of
+from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app

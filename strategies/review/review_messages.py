@@ -9,8 +9,8 @@ from fl_audit.audits.black_box.findings import Finding, findings, not_tried, ope
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
+from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, Model
-from fl_audit.strategies.black_box.trial_runner import LOSS
 from fl_audit.strategies.review.claims import epsilon_words, training_doubt
 from fl_audit.strategies.review.plan import Leak, SideChannel
 from fl_audit.strategies.review.records import of_records_words

@@ -1,5 +1,6 @@
 """The opening of a page of a reproduction, and the columns of its tables."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,23 +22,24 @@ WRONG = ItemRow("b", "epsilon", published=2.2, theory=2.27)
 
 def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() -> None:
     text = _opening([result(MEASURED, COMPUTED), result(WRONG)])
-    assert text.startswith("1 of 1 printed number lie inside our intervals of about 95 %")
-    assert "1 of 2 printed numbers follow from theory in all printed digits" in text
-    assert "0 of 1 number by theory lie inside our intervals" in text
-    assert result(MEASURED).outside("theory") == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
-    assert _opening([result(ItemRow("a", "x", measured=1.0))]).startswith("Nothing here is held against")
+    assert re.findall(r"\d+ of \d+", text) == ["1 of 1", "1 of 2", "0 of 1"]
+    (line,) = result(MEASURED).outside("theory")
+    assert re.findall(r"[\d.]+", line) == ["0.5", "0.2", "0.1", "0.3"]
+    assert not re.search(r"\d", _opening([result(ItemRow("a", "x", measured=1.0))]))
 
 
 def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
-    assert result(COMPUTED, WRONG).computed == (2, ("b: epsilon is 2.2 in print, 2.27 by theory",))
-    assert "1 of 2 printed numbers follow from theory" in differences_html(result(COMPUTED, WRONG))
+    count, (line,) = result(COMPUTED, WRONG).computed
+    assert count == 2
+    assert re.findall(r"[\d.]+", line) == ["2.2", "2.27"]
+    assert "1 of 2" in differences_html(result(COMPUTED, WRONG))
     assert differences_html(result(MEASURED)).count("lie outside our interval") == 2
 
 
 @pytest.mark.long
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
     page = reproduce("bernau2019-table2", Context(tmp_path))[2].read_text(encoding="utf-8")
-    assert '<p class="opening">9 of 10 printed numbers follow from theory in all printed digits.' in page
+    assert '<p class="opening">9 of 10 printed numbers' in page
     assert "central DP" not in page.partition("<h2>")[0]
 
 

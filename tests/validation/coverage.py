@@ -148,7 +148,7 @@ STATEMENTS = (
     Statement("a foreign strategy: guessed trials", distributions.epsilon_of_guesses,
               (f"{_TRIALS}online_testing.guessed_epsilon", f"{_TRIALS}online_testing.fewest_trials")),
     Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
-              (f"{_TRIALS}findings._noise_reading", f"{_TRIALS}findings.strength")),
+              (f"{_TRIALS}noise_reading.noise_reading", f"{_TRIALS}noise_reading.strength")),
     Statement("papers: share", distributions.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
         Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),

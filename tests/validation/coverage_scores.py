@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.audits.black_box.findings import strength
+from fl_audit.audits.black_box.noise_reading import strength
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.cosines import from_final_model
 from fl_audit.audits.canaries.methods import OneRunMethod

@@ -5,55 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
-import numpy as np
-from scipy.stats import normaltest
-
-from fl_audit.arrays import Floats, finite
-from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.arrays import finite
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, NotCovered, Refusal
 from fl_audit.audits.black_box.distinguishers import least_shift
-from fl_audit.statistics.levels import READING_LEVEL
-from fl_audit.statistics.readings import Read, read
-from fl_audit.statistics.shift import ShiftEstimate, gaussian_shift
+from fl_audit.audits.black_box.noise_reading import NoiseReading, noise_reading
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason for which nothing is known of a scenario
 _MOST_KINDS = 3  # scenarios that are named where many refused alike; the others are counted
-_NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
-
-
-@dataclass(frozen=True)
-class NoiseReading:
-    """The estimate of the release along the differing contribution under the assumption of Gaussian noise."""
-
-    shift: float  # by how much D is ahead of D', in the model's units
-    spread: float  # standard deviation of the noise there
-    mu: float  # shift over spread, the parameter of a Gaussian mechanism of this strength
-    mu_low: float  # its lower bound
-    confidence: float  # of the bound, if the noise is Gaussian
-    claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
-    p_value: float  # of the test of normality
-    # The lower bound at the level of readings: whoever tells no more than is claimed passes the claim so rarely.
-    mu_low_at_level: float = 0.0
-
-    @property
-    def reading(self) -> Read:
-        """The reading of the noise relative to the claim."""
-        return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
-
-    @property
-    def ratio(self) -> float:
-        """The factor by which the noise is too small; 1 or less where there is enough."""
-        return self.mu / max(self.claimed_mu, 1e-300)
-
-    @property
-    def words(self) -> str:
-        """The reading in one sentence, with its assumption."""
-        return (
-            f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
-            f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
-            f"the claim allows {self.claimed_mu:.2f}: {self.reading.reading}."
-        )
 
 
 @dataclass(frozen=True)
@@ -143,7 +102,7 @@ def findings(
     kinds = [(one, words[one.distinguisher.kind], fixes[one.distinguisher.kind]) for one in ranked]
     given = provisos or {}
     return tuple(
-        Finding(one, said, fix, _noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, ""))
+        Finding(one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, ""))
         for one, said, fix in kinds
     )
 
@@ -243,7 +202,7 @@ def evidence_words(result: ClaimAudit) -> str:
     """Return a sentence on the strongest evidence of an audit without a decision; empty where it decides."""
     if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
         return ""
-    readings = [(one, _noise_reading(result.claim, one)) for one in result.attempts]
+    readings = [(one, noise_reading(result.claim, one)) for one in result.attempts]
     # Most of all counts how far the noise falls short for certain, if it is Gaussian, and then how many were told.
     attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
     said = (
@@ -386,33 +345,3 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "if_gaussian": gaussian,
         "usual_fix": finding.fix,
     }
-
-
-def _noise_reading(claim: StatedClaim, attempt: DistinguisherTest, confidence: float = 0.95) -> NoiseReading | None:
-    """Return the reading of the noise in the trials of an attempt; None where it is not Gaussian."""
-    one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
-    if min(one.size, zero.size) < 20:
-        return None
-    residual = np.concatenate([one - one.mean(), zero - zero.mean()])
-    p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
-    if not p_value >= _NORMAL_LEVEL:
-        return None
-    estimate, at_level = (strength(one, zero, sure) for sure in (confidence, 1 - READING_LEVEL))
-    return NoiseReading(
-        shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
-        mu_low=estimate.low, confidence=confidence, claimed_mu=claim.allowed_mu, p_value=p_value,
-        mu_low_at_level=at_level.low,
-    )  # fmt: skip
-
-
-def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
-    """Return the shift over spread of normal releases under D and D', in the direction in which they differ.
-
-    Parameters
-    ----------
-    one, zero, confidence
-        The releases under D and under D', shapes (n1,) and (n0,); the confidence of the lower bound, at least 0.5 and
-        below 1. As the releases determine the direction, each direction has half of the error probability.
-    """
-    sign = 1.0 if one.mean() >= zero.mean() else -1.0
-    return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

@@ -1,0 +1,209 @@
+"""One black-box trial: a strategy runs with clients in this process, each of which answers by its part in the trial."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NoReturn
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict, UserConfig
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fl_audit.adjacency import Relation, Unit
+from fl_audit.arrays import Floats
+from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.audits.black_box.transcript import Sketch, Transcript, sketch
+from fl_audit.strategies.black_box.arrays import record_of, records_of, shapes_of, with_names
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
+from fl_audit.strategies.black_box.metrics import TracedRecord, plain_numbers
+from fl_audit.strategies.black_box.recorder import RecordingSetup, TrialRecorder, played
+from fl_audit.strategies.black_box.scenarios import (
+    RECORDS_OF_OTHERS,
+    Model,
+    Others,
+    Part,
+    ReplyForm,
+    Scenario,
+    Schedule,
+)
+from fl_audit.strategies.black_box.trial_models import Template, others_of, replied, template, template_of, update_of
+from fl_audit.strategies.grids import FIRST_NODE, RUN_ID, InProcessGrid
+
+_TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
+"""Nodes of the client whose contribution differs, and of the observing client."""
+LOSS = "loss"  # the metric that clients report in trials beside those that a strategy looks for
+_LONG = 1000  # models with more parameters are sketched
+
+
+def model_of(system: AuditedSystem, kind: Scenario) -> Template:
+    """Return the model on which a scenario is played with a system.
+
+    Parameters
+    ----------
+    system, kind
+        The system, and the scenario.
+    """
+    if kind.model is Model.OWN and system.model is not None:
+        return template_of(system.model)
+    return template(kind.model)
+
+
+def sketch_of(model: Template) -> Sketch | None:
+    """Return the sketch of a model's parameters; a small model is used in full."""
+    return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
+
+
+@lru_cache(maxsize=8)
+def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Sketch:
+    return sketch(dict(shapes))
+
+
+@lru_cache(maxsize=8)
+def _all_others(others: Others, model: Model, count: int) -> Floats:
+    return others_of(others, template(model), count)
+
+
+class BlackBoxTrial:
+    """One black-box trial, under D or not; clients with random local work draw from `random`."""
+
+    def __init__(
+        self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
+    ) -> None:
+        self._system, self._claim, self._kind, self._random = system, claim, kind, random
+        self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
+        self._clients = kind.stage.clients or system.clients
+        self._contexts = [_context(client, self._clients) for client in range(self._clients)]
+        self._calls = [0] * self._clients
+        self._contributed = np.zeros(self._model.size)
+        self.blamed = ""  # the clients' modifier that ended the trial with an exception; empty if none did
+
+    def play(self) -> Transcript:
+        """Play to the end, or until the mechanism refuses to go on."""
+        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+
+        def start(grid: Grid) -> Result:
+            return system.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
+
+        return self._seen(start)
+
+    def refused(self, said: str) -> Transcript:
+        """Return the trial as one that the mechanism refused to complete, with its message.
+
+        Parameters
+        ----------
+        said
+            The reason, in one line.
+        """
+
+        def start(_: Grid) -> NoReturn:
+            raise OSError(said)
+
+        return replace(self._seen(start), refusal=said)
+
+    def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
+        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+        is_of_client = system.observer is Observer.CLIENT
+        scene = RecordingSetup(
+            model=arrays,
+            rounds=rounds,
+            target=_TARGET,
+            watcher=_WATCHER,
+            observer=system.observer,
+            difference=lambda place, _: self._difference(place + 1),
+            sketch=sketch_of(self._model),
+            # Modifiers may add noise of their own.
+            own=(lambda: self._contributed) if is_of_client and system.mods else None,
+            released_numbers=_all_numbers if is_of_client else lambda _: {},
+        )
+
+        return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
+
+    def _reply(self, message: Message) -> Message | None:
+        """Return a client's answer, after its modifiers."""
+        node = message.metadata.dst_node_id
+        client = node - FIRST_NODE
+        is_train = message.metadata.message_type.startswith("train")
+        self._calls[client] += is_train
+        part = self._part if node == _TARGET else self._kind.others
+        if part.form is ReplyForm.MISSING:
+            return None
+        loss = part.loss if is_train else part.evaluation
+        update, numbers = self._contribution(node, part, self._calls[client], loss)
+        if node == _WATCHER:
+            self._contributed = update
+        records = records_of(message)
+        received = with_names(records, set(self._model.arrays)) or next(iter(records.values()), {})
+        key = next((name for name, arrays in records.items() if arrays is received), "arrays")
+
+        def answer(inner: Message, _context: Context) -> Message:
+            named = TracedRecord()
+            for name, number in numbers.items():
+                named[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": named})
+            arrays = replied(received, update, self._model, part.form) if is_train else None
+            if arrays is not None:
+                content[key] = record_of(arrays)
+            return Message(content, reply_to=inner)
+
+        if not self._system.mods:
+            return answer(message, self._contexts[client])
+        try:
+            return modified(self._system.mods, answer)(message, self._contexts[client])
+        except Exception as error:
+            self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
+            raise
+
+    def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
+        """Return a client's addition to the model, and the numbers that it reports."""
+        is_target = node == _TARGET
+        if self._claim.neighbours.unit is Unit.CLIENT:
+            update = self._vector(part, round, is_target) if is_target else self._other(node, round)
+            named = dict.fromkeys((LOSS, *self._system.metrics), loss)
+            return update, named | {self._system.weight: part.examples}
+        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
+        # The differing record is there, but under D' where it is added or removed.
+        is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
+        own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
+        local: Local = self._system.local or clipped_sum(self._system.norm)
+        reply = local(np.stack([*own, *rest]), round, self._random)
+        return reply.update, {self._system.weight: reply.examples, **reply.metrics}
+
+    def _other(self, node: int, round: int) -> Floats:
+        """Return the contribution of another client: the same in every round, whatever the target does."""
+        stage = self._kind.stage
+        if stage.others is Others.IDENTICAL:
+            return self._vector(self._kind.others, round, is_target=False)
+        count, place = self._clients - 1, node - _WATCHER
+        if self._kind.model is Model.OWN:
+            return self._system.norm * others_of(stage.others, self._model, count)[place]
+        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
+
+    def _vector(self, part: Part, round: int, is_target: bool) -> Floats:
+        schedule = self._kind.schedule if is_target else Schedule.STEADY
+        return update_of(part, self._model, self._system.norm, round, schedule)
+
+    def _difference(self, round: int) -> Floats:
+        """Return the direction in which D and D' differ, as the observer knows it."""
+        difference = self._vector(self._kind.present, round, is_target=True)
+        if self._kind.absent.form is ReplyForm.PLAIN:
+            difference = difference - self._vector(self._kind.absent, round, is_target=True)
+        # If the updates are equal, only their effect on the others' share can be seen.
+        return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
+
+
+def _all_numbers(result: Result) -> Mapping[str, list[float]]:
+    """Return every number that a strategy returned beside the model, by name."""
+    found = defaultdict[str, list[float]](list)
+    rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
+    for what, records in rounds.items():
+        for name, value in (pair for record in records.values() for pair in record.items()):
+            for label, number in plain_numbers(name, value, mean=""):
+                found[f"{what}: {label}"].append(number)
+    return found
+
+
+def _context(client: int, clients: int) -> Context:
+    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())
