@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_guarantee import ClippingFinding, ColludersFinding
@@ -13,7 +14,7 @@ from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.identifiability.findings_insider import InsidersFinding
 from fl_audit.audits.page.first_screen import facts_of, summary_table
-from fl_audit.audits.page.report_page import DrawnPicture, paragraphs, render_html
+from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
@@ -32,15 +33,6 @@ def opening_of(contents):
 
 CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "trials": 25, "rounds": 4}
 SEEN = ThreatModel(participation=TargetsParticipation.SEEN)
-
-
-def undrawn(contents):
-    """Return the captions of all figures without their pictures, which take a while."""
-    return [
-        DrawnPicture(section.name, b"", picture.title, picture.caption(numbers, contents))
-        for section, numbers in measured(contents)
-        if (picture := section.picture) is not None and picture.applies(numbers, contents)
-    ]
 
 
 def text_of(contents):

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
+from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import ModelFinding
@@ -66,15 +67,6 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-
-
-def undrawn(contents):
-    """Return the figures of a run with their words, and without their pictures, which take a while."""
-    return [
-        DrawnPicture(section.name, b"\x89PNG", picture.title, picture.caption(numbers, contents))
-        for section, numbers in measured(contents)
-        if (picture := section.picture) is not None and picture.applies(numbers, contents)
-    ]
 
 
 def html_of(contents):

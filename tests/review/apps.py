@@ -1,7 +1,11 @@
 """Small Flower apps, written to a directory."""
 
+import sys
 from pathlib import Path
 from textwrap import dedent
+
+from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 
 PROJECT = """
 [project]
@@ -133,3 +137,10 @@ app = ServerApp()"""
 def unclipped_server() -> str:
     """Return the code of a server app with noise 1 at norm 1 that leaves clipping to its clients' own code."""
     return with_strategy("Own()").replace("app = ServerApp()", _UNCLIPPED)
+
+
+def caught(directory: Path) -> CapturedStrategy:
+    """Return the strategy of an app, captured as a review does."""
+    stand_ins = StandIns(directory)
+    sys.meta_path.append(stand_ins)
+    return catch(read_app(directory), 10, stand_ins)

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from apps import CLIENT, noisy_server, with_strategy, write_app
+from apps import CLIENT, caught, noisy_server, with_strategy, write_app
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import (
@@ -34,35 +33,23 @@ from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
 from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, Model
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.grids import FIRST_NODE, InProcessGrid
-from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.app import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from fl_audit.strategies.review.review import Review, _stated, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.strategies.review.seating import ClientSeatGrid
-from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
-pytestmark = pytest.mark.usefixtures("small_working_directory")
+pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
-
-
-@pytest.fixture(autouse=True)
-def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-
-
-def _caught(directory: Path) -> CapturedStrategy:
-    stand_ins = StandIns(directory)
-    sys.meta_path.append(stand_ins)
-    return catch(read_app(directory), 10, stand_ins)
 
 
 def test_what_an_app_would_start_is_taken_as_it_is(tmp_path: Path) -> None:
     code = with_strategy(PRIVATE.format(noise=1.5))
-    found = _caught(write_app(tmp_path, "taken_app", code))
+    found = caught(write_app(tmp_path, "taken_app", code))
     assert isinstance(found.start.strategy, DifferentialPrivacyServerSideFixedClipping)
     assert found.start.strategy.noise_multiplier == 1.5
     assert found.rounds == 5
@@ -79,7 +66,7 @@ def test_a_start_of_its_own_and_mods_are_taken(tmp_path: Path) -> None:
     client = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
         "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
     )
-    found = _caught(write_app(tmp_path, "own_start_app", server, client))
+    found = caught(write_app(tmp_path, "own_start_app", server, client))
     assert type(found.start.strategy).__name__ == "Own"
     assert isinstance(found.mods[0].mod, LocalDpMod)
 
@@ -105,7 +92,7 @@ def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
         @app.evaluate()
         def evaluate(message, context): ...
         """
-    found = _caught(write_app(tmp_path, "placed_app", with_strategy("FedAvg()"), client))
+    found = caught(write_app(tmp_path, "placed_app", with_strategy("FedAvg()"), client))
     assert fixedclipping_mod in [one.mod for one in found.mods]
     for kind, expected in (("train", ["everywhere 0.5", "train 0.5"]), ("evaluate", ["everywhere 0.5"])):
         context = Context(run_id=1, node_id=2, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
@@ -141,7 +128,7 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
             DefaultWorkflow(fit_workflow=SecAggPlusWorkflow(3, 2))(grid, legacy)
         """
     name = f"old_app_{by_workflow}"
-    found = _caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
+    found = caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
     assert isinstance(found.start.strategy, LegacyAdapter)
     assert found.rounds == 7
     np.testing.assert_array_equal(found.start.arguments["initial_arrays"]["000"].numpy(), np.ones(3))
@@ -175,7 +162,7 @@ def test_what_cannot_be_reviewed_is_said_in_one_line(
 ) -> None:
     name = f"refused_app_{request.node.callspec.indices['code']}"
     with pytest.raises(InputError) as refused:
-        _caught(write_app(tmp_path, name, code))
+        caught(write_app(tmp_path, name, code))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -186,7 +173,7 @@ def test_a_missing_package_that_the_server_needs_is_named(tmp_path: Path) -> Non
     )
     code = code.replace("ArrayRecord([np.zeros", "ArrayRecord(no_such_net.Net().state_dict()) or ([np.zeros")
     with pytest.raises(InputError, match=r"Invalid arguments for ArrayRecord.*not installed here: no_such_net"):
-        _caught(write_app(tmp_path, "lacking_app", code))
+        caught(write_app(tmp_path, "lacking_app", code))
 
 
 def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
@@ -213,7 +200,7 @@ def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
             raise RuntimeError(f"the answer is {kept()}")
         """
     with pytest.raises(InputError, match=r"the answer is 42; not installed here: no_such_data"):
-        _caught(write_app(tmp_path, "standing_app", code))
+        caught(write_app(tmp_path, "standing_app", code))
     assert importlib.util.find_spec("no_such_data_either") is None
 
 

@@ -1,13 +1,12 @@
 """The screen of a review says what was observed, and names how many trials asked; what no trial asked is not safe."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from apps import CLIENT, unclipped_server, with_strategy, write_app
+from apps import CLIENT, caught, unclipped_server, with_strategy, write_app
 from flwr.app import MetricRecord
 from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
@@ -24,36 +23,22 @@ from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.metrics import plain_numbers
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
-from fl_audit.strategies.review.app import StandIns, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, leaks
 from fl_audit.strategies.review.records import of_records, of_records_words, of_settings
 from fl_audit.strategies.review.review import Review, _rehearsed, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
-from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
 
-pytestmark = pytest.mark.usefixtures("small_working_directory")
+pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 LOCAL = "LocalDpMod(1.0, 1.0, 3.0, 1e-5)"
-
-
-@pytest.fixture(autouse=True)
-def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
 
 
 def _with_mods(mods: str, names: str) -> str:
     client = CLIENT.replace("ClientApp()", f"ClientApp(mods=[{mods}])")
     return client.replace("import ClientApp", f"import ClientApp\nfrom flwr.client.mod import {names}")
-
-
-def _caught(directory: Path) -> CapturedStrategy:
-    stand_ins = StandIns(directory)
-    sys.meta_path.append(stand_ins)
-    return catch(read_app(directory), 10, stand_ins)
 
 
 @pytest.mark.parametrize("mod", [LOCAL, "fixedclipping_mod", "adaptiveclipping_mod"])
@@ -62,7 +47,7 @@ def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod:
     name = f"outside_{mod.partition('(')[0].lower()}"
     client = _with_mods(f"{mod}, secaggplus_mod", f"secaggplus_mod, {mod.partition('(')[0]}")
     with pytest.raises(InputError) as refused:
-        _caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
+        caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
     said = str(refused.value)
     assert "KeyError: 'fitins.parameters'" in said
     assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in said
@@ -71,7 +56,7 @@ def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod:
 
 def test_the_order_that_a_refusal_advises_is_played(tmp_path: Path) -> None:
     client = _with_mods(f"secaggplus_mod, {LOCAL}", "secaggplus_mod, LocalDpMod")
-    found = _caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
+    found = caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
     assert [type(one.mod).__name__ for one in found.mods] == ["LocalDpMod"]
     # This server never masks anything, and its clients fail without masks.
     assert any("no workflow" in remark for remark in found.remarks)
@@ -80,7 +65,7 @@ def test_the_order_that_a_refusal_advises_is_played(tmp_path: Path) -> None:
 def test_a_modifier_that_bears_masks_is_not_played_outside_of_them(tmp_path: Path) -> None:
     client = _with_mods("message_size_mod, secaggplus_mod, fixedclipping_mod",
                         "secaggplus_mod, message_size_mod, fixedclipping_mod")  # fmt: skip
-    found = _caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
+    found = caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
     assert [one.mod.__name__ for one in found.mods] == ["fixedclipping_mod"]  # type: ignore[attr-defined]
     assert any("message_size_mod" in remark for remark in found.remarks)
 

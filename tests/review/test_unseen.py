@@ -1,6 +1,5 @@
 """Parts of an app that could not be loaded, imported or read are never taken for absent."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import typer
-from apps import CLIENT, with_strategy, write_app
+from apps import CLIENT, caught, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
@@ -17,36 +16,23 @@ from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.strategies.black_box.scenarios import BY_NAME
-from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.app import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel
 from fl_audit.strategies.review.records import of_records
 from fl_audit.strategies.review.review import Review, _claimed, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
-from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
 
-pytestmark = pytest.mark.usefixtures("small_working_directory")
+pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
 LOCAL = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
     "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
 )
 MISSING = "flwr.clientapp.mod import LocalDpMod", "no_such_mods import mod"
 UNSEEN = "the clients' modifiers could not be loaded"
-
-
-@pytest.fixture(autouse=True)
-def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-
-
-def _caught(directory: Path) -> CapturedStrategy:
-    stand_ins = StandIns(directory)
-    sys.meta_path.append(stand_ins)
-    return catch(read_app(directory), 10, stand_ins)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +50,7 @@ def test_modifiers_that_could_not_be_loaded_are_not_absent(
     tmp_path: Path, client: str, reason: str, request: pytest.FixtureRequest
 ) -> None:
     number = request.node.callspec.indices["client"]
-    found = _caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
+    found = caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
     assert found.mods == ()
     assert len(found.unseen) == 1
     assert found.unseen[0].startswith(UNSEEN)
@@ -72,9 +58,9 @@ def test_modifiers_that_could_not_be_loaded_are_not_absent(
 
 
 def test_modifiers_that_an_app_does_not_have_are_absent(tmp_path: Path) -> None:
-    assert _caught(write_app(tmp_path / "a", "bare_app", SERVER)).unseen == ()
-    assert _caught(write_app(tmp_path / "b", "clientless_app", SERVER, None)).unseen == ()
-    loaded = _caught(write_app(tmp_path / "c", "local_app", SERVER, LOCAL))
+    assert caught(write_app(tmp_path / "a", "bare_app", SERVER)).unseen == ()
+    assert caught(write_app(tmp_path / "b", "clientless_app", SERVER, None)).unseen == ()
+    loaded = caught(write_app(tmp_path / "c", "local_app", SERVER, LOCAL))
     assert loaded.unseen == ()
     assert isinstance(loaded.mods[0].mod, LocalDpMod)
 
@@ -219,7 +205,7 @@ def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str
         (directory / "typer.py").write_text("class Net: ...")
     theirs, installed = directory / ("typer" if is_package else "typer.py"), Path(typer.__file__).parent
     with pytest.raises(InputError) as refused:
-        _caught(directory)
+        caught(directory)
     assert f"{theirs} is hidden by {installed}: both are called 'typer'" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -240,6 +226,6 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file = directory / "pyproject.toml"
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
-    found, unseen = _claimed(_caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory))
+    found, unseen = _claimed(caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory))
     assert (found == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]

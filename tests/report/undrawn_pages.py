@@ -1,0 +1,14 @@
+"""Pages of reports without their pictures, which take a while."""
+
+from fl_audit.audits.page.report_page import DrawnPicture
+from fl_audit.audits.sections import measured
+from fl_audit.report.finding import RunContents
+
+
+def undrawn(contents: RunContents) -> list[DrawnPicture]:
+    """Return the figures of a run with their words, and without their pictures."""
+    return [
+        DrawnPicture(section.name, b"\x89PNG", picture.title, picture.caption(numbers, contents))
+        for section, numbers in measured(contents)
+        if (picture := section.picture) is not None and picture.applies(numbers, contents)
+    ]
