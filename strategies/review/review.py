@@ -1,6 +1,5 @@
 """A review: the claims of an app, trials with the strategy that it would train with, and their results."""
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,28 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import Budget, ClaimAudit, Tell
-from fl_audit.audits.black_box.transcript import Transcript
-from fl_audit.errors import InputError, require
-from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.black_box.arrays import Arrays
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, spared_generators
-from fl_audit.strategies.black_box.black_box_trial import LOSS, BlackBoxTrial
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, Start, spared_generators
+from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
-from fl_audit.strategies.black_box.metrics import names_asked
-from fl_audit.strategies.black_box.recorder import errors_in
-from fl_audit.strategies.black_box.scenarios import BY_NAME, Scenario
 from fl_audit.strategies.black_box.trial_models import template_of
 from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
-from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app import App, StandIns, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by, training_doubt
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, Leak, SideChannel, fewest
 from fl_audit.strategies.review.records import OfRecords, of_records, of_records_words, of_settings
+from fl_audit.strategies.review.rehearsal import rehearsed
 from fl_audit.strategies.review.seating import Seating
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 from fl_audit.verdict.verdict import Verdict
@@ -43,7 +37,6 @@ _OF_MODEL, _OF_EARLY, _OF_NUMBERS, _OF_CLIENTS = 0.75, 0.8, 0.85, 0.4
 """Shares of the time after which the trials about the model end, those with few clients, and those about numbers; and
 the share of the time for the clients' own training before.
 """
-_MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
 
 
 @dataclass(frozen=True)
@@ -86,6 +79,33 @@ def review(
         Takes what is to be said if the review can go on no further, before the trials and after every distinguisher.
     """
     began = time.monotonic()
+    read = _read(directory, wishes)
+    with spared_generators(), no_news_from_flower():
+        return _planned(read, wishes, began, tell, keep).carried_out()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read from an app, and the system that trials are played against in its place."""
+
+    app: App
+    caught: CapturedStrategy
+    stand_ins: StandIns
+    code: tuple[OfRecords, ...]
+    inside: "OfClients | None"
+    stated: StatedAppClaim  # its claim, of one round
+    claim: StatedClaim  # the claim that is tested: its own, or a reference
+    nodes: int
+    own: Arrays | None  # its own model; None if it was not seen
+    start: Start
+    stage: Seating
+    system: AuditedSystem
+    on_clients: tuple[str, ...]  # remarks on the number of clients
+    on_model: tuple[str, ...]  # remarks on the model
+
+
+def _read(directory: Path, wishes: ReviewOptions) -> _Read:
+    """Read an app, train its clients if they can be recorded, and make the system that is played."""
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
@@ -96,8 +116,8 @@ def review(
     code = of_records(app.directory)
     inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, remark = planning.nodes_of(caught.start.strategy, named, stated.clients)
-    own, said = planning.own_model(caught.start)
+    nodes, on_clients = planning.nodes_of(caught.start.strategy, named, stated.clients)
+    own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
@@ -105,69 +125,146 @@ def review(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
         *weights[-1:],
     )  # fmt: skip
-    with spared_generators(), no_news_from_flower():
-        system, slow, quick, has_written, unoffered = _rehearsed(system, claim)
-        asked = dict(stage.most)
-        kinds = planning.telling_kinds(kinds_of(system, claim), own, has_claim=stated.claim is not None)
-        left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
-        # A noise multiplier tells what a claim is over several rounds; a reviewer's claim is about several already.
-        says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
-        is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
-        wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
-        is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
-        plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
-        claim = replace(claim, rounds=plan.rounds)
-        names = [kind.name for kind in plan.kinds]
-        if plan.rounds > 1:
-            composed = planning.telling_kinds(kinds_of(system, claim), own, has_claim=True)
-            names += [kind.name for kind in composed if kind not in kinds]
+    return _Read(
+        app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
+        tuple(on_model),
+    )  # fmt: skip
 
-        about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
-        # The numbers beside the model are held to the claim, but to no more than trials can refute.
-        epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
-        of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
-        is_beside = stated.observer is Observer.CLIENT
-        names_found, unseen = _claimed(caught, stated, app, code)
-        buffers = None if own is None else planning.buffers_of(own)
 
-        def found(result: ClaimAudit, beside: ClaimAudit | None) -> Review:
-            results = [result] if beside is None else [result, beside]
-            planned = [*names, *(about if is_beside else ())]
-            of_code = () if inside is not None and inside.assessment is not None else names_found
-            remarks = [*caught.remarks, *remark, *said, *_remarks(of_code, unoffered, stand_ins, has_written)]
-            return Review(
-                app.name, stated,
-                _with_clients(_verdict(stated, result, caught.rounds, plan.rounds, unseen, names_found), stated,
-                    inside),
-                caught.rounds, plan.rounds, nodes, asked, None if own is None else template_of(own).size, tuple(names),
-                plan.words, result, beside, planning.leaks(results, planned), tuple(remarks), buffers, names_found,
-                (LOSS, *system.metrics), system.metrics, unseen, inside,
-            )  # fmt: skip
+def _planned(
+    read: _Read, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
+) -> "_PlannedReview":
+    """Plan the trials of a review by the time that a rehearsal takes."""
+    system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
+    asked, stated, claim = dict(read.stage.most), read.stated, read.claim
+    kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
+    left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
+    # A noise multiplier tells what a claim is over several rounds; a reviewer's claim is about several already.
+    says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
+    is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
+    wanted = (wishes.rounds or min(read.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+    is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
+    plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
+    claim = replace(claim, rounds=plan.rounds)
+    names = [kind.name for kind in plan.kinds]
+    if plan.rounds > 1:
+        composed = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=True)
+        names += [kind.name for kind in composed if kind not in kinds]
+    about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
+    names_found, unseen = _claimed(read.caught, stated, read.app, read.code)
+    of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
+    remarks = tuple(_remarks(of_code, unoffered, read.stand_ins, has_written))
+    return _PlannedReview(
+        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found, unseen,
+        remarks,
+    )  # fmt: skip
 
-        def held(
-            to: StatedClaim, names: Sequence[str], budget: Budget, share: float, so_far: Callable[[ClaimAudit], Review],
-            what: AuditedSystem = system,
-        ) -> ClaimAudit:  # fmt: skip
-            seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
-            return audit_system(
-                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, include=names, seconds=seconds,
-                tell=tell, keep=lambda result: keep(so_far(result)),
-            )  # fmt: skip
 
-        waiting = _not_begun(of_numbers, about) if is_beside else None
-        keep(found(_not_begun(claim, names), waiting))
-        result = held(claim, names, plan.budget, _OF_MODEL, lambda so_far: found(so_far, waiting))
-        early = planning.early_of(start.strategy, stated.clients)
-        if early is not None:
-            few = Seating(start, early[0], max(2, early[1]))
-            plain = [kind.name for kind in kinds_of(system, claim) if kind.name in ("removed", "opposite")]
-            with_few = replace(system, strategy=few.made, clients=few.seats)
-            came = held(claim, plain, fewest(claim), _OF_EARLY, lambda _: found(result, waiting), with_few)
-            remark.append(_early_words(*early, stated.clients, came))
-        if not is_beside:
-            return found(result, None)
-        return found(
-            result, held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS, lambda so_far: found(result, so_far))
+@dataclass(frozen=True)
+class _PlannedReview:
+    """A review of which the trials are planned."""
+
+    read: _Read
+    wishes: ReviewOptions
+    began: float
+    tell: Tell
+    keep: Callable[[Review], None]
+    system: AuditedSystem
+    claim: StatedClaim  # the claim, for the rounds of a trial
+    plan: planning.Plan
+    names: tuple[str, ...]  # scenarios about the model
+    about: tuple[str, ...]  # scenarios about the numbers beside it
+    asked: dict[str, int]  # number of clients that the app asks in a round to train and to evaluate
+    names_found: tuple[OfRecords, ...]
+    unseen: tuple[str, ...]
+    remarks: tuple[str, ...]  # on what could not be loaded, used or observed
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the numbers beside the model are tried: a server sees them all."""
+        return self.read.stated.observer is Observer.CLIENT
+
+    @property
+    def of_numbers(self) -> StatedClaim:
+        """The claim to which the numbers beside the model are held, but to no more than trials can refute."""
+        epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
+        return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
+
+    def carried_out(self) -> Review:
+        """Play the trials about the model, those with few clients, and those about the numbers beside the model."""
+        waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
+        self.keep(self.found(_not_begun(self.claim, self.names), waiting))
+        result = self.held(
+            self.system, self.claim, self.names, self.plan.budget, _OF_MODEL, lambda came: self.found(came, waiting)
+        )
+        early = self._early(lambda _: self.found(result, waiting))
+        if not self.is_beside:
+            return self.found(result, None, early)
+        beside = self.held(
+            self.system,
+            self.of_numbers,
+            self.about,
+            fewest(self.of_numbers),
+            _OF_NUMBERS,
+            lambda came: self.found(result, came, early),
+        )
+        return self.found(result, beside, early)
+
+    def _early(self, so_far: Callable[[ClaimAudit], Review]) -> tuple[str, ...]:
+        """Return a remark on trials with as few clients as the app may begin with; nothing if it waits for all."""
+        read = self.read
+        early = planning.early_of(read.start.strategy, read.stated.clients)
+        if early is None:
+            return ()
+        few = Seating(read.start, early[0], max(2, early[1]))
+        plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
+        system = replace(self.system, strategy=few.made, clients=few.seats)
+        came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)
+        return (_early_words(*early, read.stated.clients, came),)
+
+    def held(
+        self,
+        system: AuditedSystem,
+        claim: StatedClaim,
+        names: Sequence[str],
+        budget: Budget,
+        share: float,
+        so_far: Callable[[ClaimAudit], Review],
+    ) -> ClaimAudit:
+        """Hold a system to a claim by some scenarios, until a share of the time is over."""
+        seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
+        return audit_system(
+            system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
+            seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
+        )  # fmt: skip
+
+    def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> Review:
+        """Return the review after some trials about the model, and about the numbers beside it."""
+        read, caught, stated = self.read, self.read.caught, self.read.stated
+        results = [result] if beside is None else [result, beside]
+        planned = [*self.names, *(self.about if self.is_beside else ())]
+        of_server = _verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
+        return Review(
+            app=read.app.name,
+            stated=stated,
+            verdict=_with_clients(of_server, stated, read.inside),
+            rounds=caught.rounds,
+            played_rounds=self.plan.rounds,
+            nodes=read.nodes,
+            asked=self.asked,
+            parameters=None if read.own is None else template_of(read.own).size,
+            kinds=self.names,
+            budget=self.plan.words,
+            result=result,
+            beside=beside,
+            leaks=planning.leaks(results, planned),
+            remarks=(*caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
+            buffers=None if read.own is None else planning.buffers_of(read.own),
+            of_records=self.names_found,
+            reported=(LOSS, *self.system.metrics),
+            asked_for=self.system.metrics,
+            unseen=self.unseen,
+            inside=read.inside,
         )
 
 
@@ -281,58 +378,3 @@ def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> Sta
             own *= max(1.0, moves / meant)
         found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
     return replace(found, norm=wishes.norm or found.norm)
-
-
-def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
-    """Play until the strategy accepts the numbers that clients report.
-
-    Raises `InputError` if no trial can be played with the app.
-
-    Returned are the system with the names of these numbers, seconds of a trial on the app's own model and on a small
-    one, whether something writes files in a trial, and names that the app looks for and cannot bear as numbers.
-    """
-    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-    own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
-    copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
-    for _ in range(_MOST_NAMES):
-        with names_asked() as names:
-            seen, slow, blamed = _timed(system, claim, own, copy)
-        # The app looks for numbers that our clients did not report, as its own do: what it asks for, it is given, and
-        # first what it cannot do without.
-        missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
-        known = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted = [name for name in (missing.groups() if missing else names) if name not in known]
-        if not wanted:
-            break
-        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted)))
-        if seen.refusal is None and _timed(tried, claim, own, copy)[0].refusal is not None:
-            unoffered |= dict.fromkeys(wanted)
-            continue
-        system = tried
-    _require_played(seen, blamed)
-    quick = _timed(system, claim, BY_NAME[plain], copy)[1]
-    copy.remove()
-    return system, slow, quick, copy.was_written, tuple(unoffered)
-
-
-def _require_played(seen: Transcript, blamed: str) -> None:
-    """Refuse an app of which no trial can be played, naming the cause: its strategy, or its modifiers."""
-    errors = errors_in(seen)
-    is_refused = seen.refusal is not None
-    if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
-        said = f"{seen.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
-        raise InputError(
-            f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
-            "message to train"
-        )
-    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
-
-
-def _timed(
-    system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
-) -> tuple[Transcript, float, str]:
-    """Play a trial; return its transcript, its seconds, and the modifier that ended it, if one did."""
-    began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
-    with apart(copy, thoroughly=False):
-        seen = trial.play()
-    return seen, time.monotonic() - began, trial.blamed
