@@ -1,6 +1,7 @@
 """Small audits for tests."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fl_audit.experiments.runs.plan import AuditPlan
@@ -27,6 +28,36 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     if settings["privacy"].get("private") is not False:
         settings["privacy"] = {"adjacency": _relation(settings), "accountant": "rdp-classic"} | settings["privacy"]
     return settings
+
+
+def toml_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return settings as the text of a configuration; those that are None are left out."""
+    lines = list[str]()
+    for section, values in settings.items():
+        lines += [f"[{section}]", *(f"{key} = {json.dumps(one)}" for key, one in values.items() if one is not None)]
+    return "\n".join([*lines, ""])
+
+
+def small_toml(**changes: dict[str, Any]) -> str:
+    """Return the text of a configuration that names little; sections may be changed as of `small_settings`."""
+    settings: dict[str, Any] = {
+        "data": {"name": "breast-cancer", "records": 60, "clients": 3},
+        "model": {},
+        "training": {"rounds": 3, "learning-rate": 1.0},
+        "privacy": {"adjacency": "replace-record", "epsilon": 2.0, "delta": 0.01},
+        "audit": {"trials": 4},
+        "run": {},
+    }
+    changed = {section: values | changes.get(section, {}) for section, values in settings.items()}
+    return toml_text({section: values for section, values in changed.items() if values})
+
+
+def tiny_toml(**changes: dict[str, Any]) -> str:
+    """Return the text of a configuration of two trials, rounds and clients; see `small_toml`."""
+    data = {"records": 40, "clients": 2} | changes.get("data", {})
+    training, audit = {"rounds": 2, "learning-rate": None}, {"trials": 2, "neighbour": "random"}
+    privacy = {"epsilon": None, "delta": None, "belief": 0.9}
+    return small_toml(**(changes | {"data": data, "training": training, "privacy": privacy, "audit": audit}))
 
 
 def _relation(settings: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from small_audits import small_toml
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
@@ -25,28 +26,11 @@ from fl_audit.experiments.runs.run_directory import public_part
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.scores import rho_alpha
 
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 60
-clients = 3
-[model]
-name = "logistic"
-[training]
-rounds = 3
-learning-rate = 1.0
-[privacy]
-adjacency = "replace-record"
-belief = 0.9
-delta = 0.01
-clipping-norm = 1.0
-sensitivity = "local"
-[audit]
-trials = 4
-[run]
-seed = 0
-trials-per-batch = 2
-"""
+CONFIG = small_toml(
+    model={"name": "logistic"},
+    privacy={"epsilon": None, "belief": 0.9, "clipping-norm": 1.0, "sensitivity": "local"},
+    run={"seed": 0, "trials-per-batch": 2},
+)
 
 OVER_3, OVER_30 = (("--rounds", rounds, "--adjacency", "add-remove-record") for rounds in ("3", "30"))
 

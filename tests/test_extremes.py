@@ -17,6 +17,7 @@ import click
 import numpy as np
 import pytest
 import typer
+from small_audits import tiny_toml
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -27,20 +28,7 @@ from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.exports.trackers import to_mlflow
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 40
-clients = 2
-[training]
-rounds = 2
-[privacy]
-adjacency = "replace-record"
-belief = 0.9
-[audit]
-trials = 2
-neighbour = "random"
-"""
+CONFIG = tiny_toml()
 Options = dict[str, str | None]
 """The value given to each option; None for a switch."""
 

@@ -7,24 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from small_audits import tiny_toml
 
 NAMES = ("server", "clients", "strategies", "experiments", "tests")
-CONFIG = """
-[data]
-name = "experiments.loading:load"
-records = 40
-clients = 2
-[model]
-name = "server.nets:build"
-[training]
-rounds = 2
-[privacy]
-adjacency = "replace-record"
-belief = 0.9
-[audit]
-trials = 2
-neighbour = "random"
-"""
+CONFIG = tiny_toml(data={"name": "experiments.loading:load"}, model={"name": "server.nets:build"})
 MODULES = {
     "server/nets.py": """
         from torch import nn
@@ -74,6 +60,8 @@ MODULES = {
 REVIEW = """
 import sys
 from pathlib import Path
+from small_audits import tiny_toml
+
 from fl_audit.strategies.review.app import StandIns, read_app
 from fl_audit.strategies.review.strategy_capture import catch
 caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))

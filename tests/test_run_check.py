@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from small_audits import MakePlan, small_settings
+from small_audits import MakePlan, small_settings, small_toml
 from typer.testing import CliRunner
 
 from fl_audit.errors import InputError
@@ -24,24 +24,7 @@ from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
 
-CONFIG = """
-[data]
-name = "csv"
-path = "patients.csv"
-label = "outcome"
-records = 60
-clients = 3
-[training]
-rounds = 3
-learning-rate = 1.0
-[privacy]
-adjacency = "replace-record"
-epsilon = 2.0
-delta = 0.01
-accountant = "gdp"
-[audit]
-trials = 4
-"""
+CONFIG = small_toml(data={"name": "csv", "path": "patients.csv", "label": "outcome"}, privacy={"accountant": "gdp"})
 
 
 @pytest.fixture

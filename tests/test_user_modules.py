@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_audits import tiny_toml
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError
@@ -16,22 +17,7 @@ from fl_audit.user_modules import Portable, import_user_module, search_last
 
 ROOT = Path(__file__).parents[1]
 OF_PARTIES = ("server", "clients", "strategies", "experiments")
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 40
-clients = 2
-[model]
-name = "my_models:build"
-[training]
-rounds = 2
-[privacy]
-adjacency = "replace-record"
-belief = 0.9
-[audit]
-trials = 2
-neighbour = "random"
-"""
+CONFIG = tiny_toml(model={"name": "my_models:build"})
 TRAP = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n"
 BUILD = "from torch import nn\ndef build(feature_shape, classes):\n    return nn.Linear(feature_shape[0], classes)\n"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
+from small_audits import small_toml
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -19,24 +20,7 @@ from fl_audit.experiments import verbosity
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs import progress
 
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 60
-clients = 3
-[training]
-rounds = 3
-learning-rate = 1.0
-[privacy]
-adjacency = "replace-record"
-epsilon = 2.0
-delta = 0.01
-accountant = "gdp"
-[audit]
-trials = 4
-[run]
-seed = 0
-"""
+CONFIG = small_toml(privacy={"accountant": "gdp"}, run={"seed": 0})
 
 
 @pytest.fixture(autouse=True)

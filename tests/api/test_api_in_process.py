@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_audits import toml_text
 from typer.testing import CliRunner
 
 import fl_audit as fa
@@ -29,26 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "audit": {"trials": 6},
     "run": {"seed": 5},
 }
-CONFIG = """
-[data]
-name = "breast-cancer"
-records = 60
-clients = 3
-[model]
-name = "logistic"
-[training]
-rounds = 3
-learning-rate = 0.1
-[privacy]
-epsilon = 2.0
-delta = 0.01
-clipping-norm = 1.0
-adjacency = "replace-record"
-[audit]
-trials = 6
-[run]
-seed = 5
-"""
+CONFIG = toml_text(SETTINGS)
 OF_TIME = ("setup_seconds", "training_seconds", "trials_per_second", "timing", "provenance", "engine", "sessions")
 
 

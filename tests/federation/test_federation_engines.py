@@ -9,7 +9,7 @@ import torch
 from flwr.app import Context, RecordDict, UserConfig
 from flwr.superlink.grid import InMemoryGrid
 from safetensors.torch import load_file
-from small_audits import MakePlan
+from small_audits import MakePlan, small_toml
 
 from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
@@ -24,23 +24,7 @@ from fl_audit.report.finding import RunContents
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 
-SMALL_TOML = """
-[data]
-name = "breast-cancer"
-records = 60
-clients = 3
-[training]
-rounds = 3
-learning-rate = 1.0
-[privacy]
-adjacency = "replace-record"
-epsilon = 2.0
-delta = 0.01
-[audit]
-trials = 4
-[run]
-seed = 0
-"""
+SMALL_TOML = small_toml(run={"seed": 0})
 
 
 def assert_same(left: RunContents, right: RunContents) -> None:
