@@ -80,8 +80,10 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
     Parameters
     ----------
-    grid, federation
-        The grid that reaches the clients, and the federation, which has their number.
+    grid
+        The grid that reaches the clients.
+    federation
+        The federation, which states the number of clients.
 
     Raises
     ------

@@ -149,9 +149,14 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch, server_round, total, sigma
-            The trials; the round, from 1; the sums (trials, parameters); and the noise standard deviation of each
-            trial, as the mechanism says (trials,).
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        total
+            Sums of the contributions, shape (trials, parameters).
+        sigma
+            Standard deviation of the noise of each trial by the mechanism, shape (trials,).
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
         return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)

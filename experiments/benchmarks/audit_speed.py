@@ -72,10 +72,16 @@ def configuration(name: str, trials: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, trials, engine
-        The setting, the number of trials, and the engine.
-    data_dir, scratch
-        The directory of the data sets, None for the default place, and the directory for random records.
+    name
+        Name of the setting.
+    trials
+        Number of trials.
+    engine
+        The engine that trains the clients.
+    data_dir
+        Directory of the data sets; None for the default place.
+    scratch
+        Directory to which random records are written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}

@@ -25,8 +25,10 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
     Parameters
     ----------
-    asked, tell
-        The request of `held_apart`; and the function that takes the answer so far.
+    asked
+        The request that `held_apart` sends.
+    tell
+        Function that receives the answer so far.
     """
     wishes = StrategyOptions(**asked["wishes"])
     neighbours = choice(Adjacency, "--adjacency", wishes.adjacency)

@@ -181,8 +181,10 @@ class Loopback:
 
         Parameters
         ----------
-        app, settings
-            Its directory, and settings of `[tool.flwr.app.config]`, with underscores.
+        app
+            Directory of the app.
+        settings
+            Settings of `[tool.flwr.app.config]`, with underscores.
         """
         own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
         own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}

@@ -169,8 +169,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
     Parameters
     ----------
-    section, statement, why, where
-        The section of the paper; the statement; the reason why it cannot be tested; the data.
+    section
+        Number of the section in the paper.
+    statement
+        The paper's statement in plain words.
+    why
+        Reason why the statement cannot be tested.
+    where
+        Title of the data set, empty where the statement is about none.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
@@ -180,8 +186,11 @@ def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tupl
 
     Parameters
     ----------
-    claims, looks
-        The claims; the second looks, of which the first that fits is taken.
+    claims
+        The claims of a paper with their first results.
+    looks
+        The second looks, which are repeated measurements with more trials; the first one that belongs to a claim is
+        taken.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -207,7 +216,7 @@ def difference(one: Interval, other: Interval) -> Interval:
     Parameters
     ----------
     one, other
-        Both numbers, with intervals of the same confidence. Infinite ends stay so.
+        Both numbers come with intervals of the same confidence; ends that are infinite stay infinite.
 
     Notes
     -----

@@ -56,8 +56,14 @@ def measured_row(
 
     Parameters
     ----------
-    setting, quantity, repetitions, note
-        As in `ItemRow`.
+    setting
+        Setting of the row, see `ItemRow`.
+    quantity
+        Quantity of the row, see `ItemRow`.
+    repetitions
+        Number of repetitions, see `ItemRow`.
+    note
+        Remark on the row, see `ItemRow`.
     found
         The number with its interval.
     **more

@@ -31,8 +31,12 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
     Parameters
     ----------
-    paper, records, docs
-        The paper; its records as they are published, and where its page lies.
+    paper
+        The paper whose records are published.
+    records
+        Records of the paper's items as they are published.
+    docs
+        Directory of the documentation, in which the page of the paper lies.
 
     Raises
     ------

@@ -73,9 +73,12 @@ class PlannedRun:
 
         Parameters
         ----------
-        engine, ray_address, on_round
-            The engine of the clients; address of a running Ray cluster, None starts one where it is needed; the
-            function that takes the number of finished trial-rounds.
+        engine
+            The engine that trains the clients.
+        ray_address
+            Address of a running Ray cluster; None starts one where it is needed.
+        on_round
+            Function that is called after every round with the number of trial-rounds that are finished.
         """
         begun = time.monotonic()
         run_audit(
@@ -99,9 +102,13 @@ def planned_runs(
 
     Parameters
     ----------
-    settings, values_of, context
-        The settings; the function that returns the values of the configuration of a setting, unchecked; the directory
-        of the runs, and the amount of computing.
+    settings
+        The settings of the paper, in which one may occur several times.
+    values_of
+        Function from a setting, the extent and the data directory to the values of the configuration, which are not
+        checked yet.
+    context
+        Directory of the runs, and amount of computing.
 
     Raises
     ------

@@ -39,8 +39,10 @@ def section_of(record: Record, frame: pd.DataFrame) -> str:
 
     Parameters
     ----------
-    record, frame
-        The record of the item, and its rows.
+    record
+        The published record of the item.
+    frame
+        The rows of the item.
     """
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)

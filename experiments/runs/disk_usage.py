@@ -78,8 +78,10 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
 
     Parameters
     ----------
-    plan, directory
-        The plan, and the run directory, which need not exist.
+    plan
+        Plan of the run.
+    directory
+        Run directory, which need not exist.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_existing(directory))).free

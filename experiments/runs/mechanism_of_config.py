@@ -26,8 +26,10 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
 
     Parameters
     ----------
-    config, noise_multiplier
-        The configuration, with the number of clients, and z.
+    config
+        The configuration, which states the number of clients.
+    noise_multiplier
+        Noise multiplier z, at least 0.
     split
         The records: where clients train privately, the guarantee depends on the sizes of their shards.
     """
@@ -178,8 +180,10 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
     Parameters
     ----------
-    config, split
-        The number of clients and the partition of the records, and the records of D.
+    config
+        The configuration, with the number of clients and the partition of the records.
+    split
+        The records of D.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

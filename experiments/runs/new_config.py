@@ -84,12 +84,14 @@ class ConfigRequest:
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return a configuration whose run can begin, and lines about its data.
 
-    Its data are loaded, its model is built and accounted; a refusal names all the options that fix it.
+    The data are loaded, the model is built and its privacy is accounted; an error message names all options that help.
 
     Parameters
     ----------
-    wishes, directory
-        The request, and the directory of the file; paths inside it are relative to that.
+    wishes
+        The request for a configuration.
+    directory
+        Directory of the configuration file. Paths of data inside it become relative to it.
 
     Raises
     ------

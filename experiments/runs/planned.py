@@ -31,8 +31,10 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
 
     Parameters
     ----------
-    plan, parameters
-        The run, and how many parameters its model has, where the noise can be measured on all of them.
+    plan
+        Plan of the run.
+    parameters
+        Number of parameters of the model; None where the noise in all of them cannot be measured.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)

@@ -42,9 +42,10 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
     Parameters
     ----------
-    config, federation
-        The configuration, whose keys the message names, and the federation with its data and model: one step is made on
-        a few records, on a model that is thrown away.
+    config
+        The configuration, whose keys the message names.
+    federation
+        The federation with its data and model. One step is made on a few records, on a model that is discarded.
     """
     public, (least, most) = federation.public, _noise_scales(federation)
     if most > 0:

@@ -123,8 +123,10 @@ def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> It
 
     Parameters
     ----------
-    federation, stored
-        The federation, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
+    federation
+        The federation.
+    stored
+        Tensors that the run kept: `initial`, and for each round `releases` or `models` with further parts of the view.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

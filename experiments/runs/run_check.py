@@ -70,15 +70,17 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
 
     Parameters
     ----------
-    plan, with_probe
-        The plan, and whether a few rounds are played.
+    plan
+        Plan of the run.
+    with_probe
+        Whether a few rounds are played.
     engine
         The engine of the run, for an estimate of the whole command.
 
     Raises
     ------
     InputError
-        If data, model or settings are such that the run would be refused.
+        If data, model or settings cannot be used for the run.
     FederationError
         If a client fails in the rounds that are played.
     """

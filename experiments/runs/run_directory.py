@@ -216,13 +216,15 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path, otherwise
-        The file, and what is said if another process holds it.
+    path
+        Path of the lock file.
+    otherwise
+        Error message if another process holds the lock.
 
     Raises
     ------
     InputError
-        If another process holds it.
+        If another process holds the lock.
     """
     try:
         with FileLock(path, timeout=0, mode=0o600):

@@ -62,8 +62,10 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Parameters
     ----------
-    frame, file
-        The table, and the Parquet file.
+    frame
+        The table to write.
+    file
+        Path of the Parquet file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -102,8 +104,10 @@ class RunStore:
 
         Parameters
         ----------
-        trials, per_batch
-            The number of trials, and the number of trials in a batch.
+        trials
+            Number of trials of the run.
+        per_batch
+            Number of trials in a batch.
         """
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
@@ -236,8 +240,12 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
     Parameters
     ----------
-    path, value, private
-        The file, what stands in it, and whether other users of the machine may not read it.
+    path
+        Path of the file.
+    value
+        The JSON value to write.
+    private
+        Whether other users of the machine may not read the file.
     """
     with atomic_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")
@@ -248,8 +256,12 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
 
     Parameters
     ----------
-    directory, path, value
-        The run directory, the file in it, and what stands there.
+    directory
+        The run directory.
+    path
+        Path of the file inside the run directory.
+    value
+        The JSON value to write.
     """
     seals = directory / SEALS
     try:

@@ -86,8 +86,10 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 
     Parameters
     ----------
-    plan, engine
-        The plan, and its engine; the probe uses the local engine.
+    plan
+        Plan of the run.
+    engine
+        The engine of the run whose duration is estimated; the probe itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)

@@ -51,8 +51,10 @@ def note_unprotected(run: Path, other: Path) -> None:
 
     Parameters
     ----------
-    run, other
-        Directories of finished runs, the other with `private = false` and the same data, model and training.
+    run
+        Directory of the finished run with privacy.
+    other
+        Directory of a finished run with `private = false` and the same data, model and training.
     """
     (_, mine), (_, theirs) = read_public(run), read_public(other)
     accepted = "accepted for --without-privacy is one with private = false"

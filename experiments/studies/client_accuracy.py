@@ -67,8 +67,10 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
     Parameters
     ----------
-    data_dir, quick
-        The directory of the data sets, and whether few rounds and clients suffice.
+    data_dir
+        Directory of the data sets.
+    quick
+        Whether the quick form is returned, with fewer rounds and clients.
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
@@ -85,14 +87,18 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
 
 def settings(federation: ClientFederation, way: Way, epsilon: float | None, trials: int) -> Values:
-    """Return the configuration of one point.
+    """Return the configuration of one point of the study.
 
     Parameters
     ----------
-    federation, way, trials
-        The federation, the way of training, and the number of trials.
+    federation
+        The federation.
+    way
+        The way of training.
+    trials
+        Number of trials.
     epsilon
-        The claimed epsilon; None is no guarantee, no clipping and no noise.
+        The claimed epsilon; None means no guarantee, no clipping and no noise.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}

@@ -45,8 +45,10 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data, audit
-        The section [data], and what the section [audit] has of its own.
+    data
+        Settings of the section [data].
+    audit
+        Settings of the section [audit] that belong to this line of the table alone.
     epsilon
         The claimed epsilon of clients; None for no guarantee.
     """

@@ -35,8 +35,11 @@ def load_npz(
 
     Parameters
     ----------
-    directory, path
-        As for `resolve`: an archive as `numpy.savez` or `numpy.savez_compressed` writes it, without Python objects.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    path
+        Path of the archive, as for `resolve`. It has the format of `numpy.savez` or `numpy.savez_compressed`, without
+        Python objects.
     owner
         Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
         None: that is not known.

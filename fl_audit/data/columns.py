@@ -69,8 +69,12 @@ class Origin:
 
         Parameters
         ----------
-        position, column, value
-            Position of the record, from 0, name of the cell's column, and what stands in the cell.
+        position
+            Position of the record, from 0.
+        column
+            Name of the cell's column.
+        value
+            Content of the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -94,11 +98,18 @@ def encode_column(
 
     Parameters
     ----------
-    column, name, origin
-        Cells of all records, those of the test file last; its name; and where the records come from.
-    max_levels, before, decimal
-        Largest number of levels of a column of words; number of features that the columns before it became; and mark of
-        decimals: the other one of point and comma can stand between thousands.
+    column
+        Cells of all records, those of the test file last.
+    name
+        Name of the column.
+    origin
+        Files and rows from which the records come.
+    max_levels
+        Largest number of levels of a column of words.
+    before
+        Number of features that earlier columns became.
+    decimal
+        Decimal mark, point or comma; the other one of the two may separate thousands.
     repeats
         How the values repeat where they look like those of persons, and no other column says whose a record is.
     """
@@ -150,8 +161,10 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Parameters
     ----------
-    columns, most
-        What became of each column, in their order, and how many are listed one by one.
+    columns
+        Use of each column, in their order.
+    most
+        Number of columns that are listed one by one.
 
     Examples
     --------
@@ -171,8 +184,12 @@ def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | S
 
     Parameters
     ----------
-    name, kind, levels
-        Name of the column, what it is used as, and the classes or owners, each once.
+    name
+        Name of the column.
+    kind
+        Use of the column, as labels or owners.
+    levels
+        The classes or owners, each once.
     """
     what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
     return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
@@ -183,14 +200,17 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
     Parameters
     ----------
-    values, what, max_classes
-        Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
-        for no limit but half the records.
+    values
+        Labels of all records, shape (n,).
+    what
+        Place of the labels in the data, for the message.
+    max_classes
+        Largest number of classes; None limits them only to half the number of records.
 
     Raises
     ------
     InputError
-        If they have.
+        If there are more classes.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -282,8 +302,10 @@ def is_number(cell: str, decimal: str) -> bool:
 
     Parameters
     ----------
-    cell, decimal
-        What stands in the cell, without spaces around it, and the mark of decimals, "." or ",".
+    cell
+        Content of the cell, without spaces around it.
+    decimal
+        The mark of decimals, "." or ",".
 
     Examples
     --------

@@ -31,8 +31,12 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
     Parameters
     ----------
-    frame, path, settings
-        The table as it was read; where it comes from, for messages; and how the table is read.
+    frame
+        The table as it was read.
+    path
+        Path of the file, for messages.
+    settings
+        Settings by which the table is read.
 
     Raises
     ------
@@ -81,12 +85,19 @@ def source_of_frames(
 
     Parameters
     ----------
-    frames, paths
-        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
-    settings, name, title
-        How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
+    frames
+        One table, or two with the same columns, without the columns that are to be dropped.
+    paths
+        Path of the file of each table.
+    settings
+        Settings by which the tables are read.
+    name
+        Name of the source in the catalogue.
+    title
+        Description of the data set.
     words
-        In how many records each word stands for a missing value, an empty text for empty cells; None where all are.
+        Number of records in which each word, or the empty text for empty cells, stands for a missing value; None where
+        the missing values were not counted by words.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []

@@ -89,8 +89,10 @@ def require_text(content: bytes, path: object) -> None:
 
     Parameters
     ----------
-    content, path
-        The whole of the file, unpacked if it was gzipped; and its path, for the message.
+    content
+        Content of the whole file, decompressed if it was gzipped.
+    path
+        Path of the file, for the message.
     """
     kind = _of(content)
     require(kind is None, f"{path} is {kind and kind.said}: accepted are {TABLES}; {kind and kind.remedy}")

@@ -88,8 +88,14 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 
     Parameters
     ----------
-    frame, label, owner, user
-        All records, none missing; the name of the label column, and those of the owner and the user column or None.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
+    owner
+        Name of the owner column, or None.
+    user
+        Name of the user column, or None.
     """
     if len(frame) < ENOUGH_TO_TELL:
         return ()
@@ -121,10 +127,12 @@ def possible_identifiers(
 
     Parameters
     ----------
-    frame, label
-        As for `identifiers`.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
     person
-        The name of the user or the owner column or None.
+        Name of the user column or of the owner column, or None.
     found
         The columns that look like identifiers.
     """
@@ -166,12 +174,14 @@ def is_named_so(name: str) -> bool:
 
 
 def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
-    """Return the column that most likely says whose each record is, of those whose values repeat; None if one says so.
+    """Return the column that most likely names each record's person; None if `person` is given or no values repeat.
 
     Parameters
     ----------
-    found, person
-        Columns that look like identifiers, and the name of the user or the owner column or None.
+    found
+        Columns that look like identifiers.
+    person
+        Name of the user column or of the owner column, or None.
     """
     repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)

@@ -16,12 +16,16 @@ _SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
 def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
-    """Yield warnings of the columns that are the label in other words, or determine it in another way.
+    """Yield warnings about columns that repeat the label in other words or determine it.
 
     Parameters
     ----------
-    frame, label, passed_over
-        All records, none missing; the name of the label column; and columns that are no features, or identifiers.
+    frame
+        All records, with no cell missing.
+    label
+        Name of the label column.
+    passed_over
+        Names of columns that are no features, or that are identifiers.
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)

@@ -29,7 +29,7 @@ _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
 def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
-    """Return the records of a table with a line of names, and what each of its columns became.
+    """Return the records of a table with a line of names, and the use of each of its columns.
 
     The file is text (CSV), an Excel workbook or a Parquet file.
 
@@ -39,9 +39,11 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
 
     Parameters
     ----------
-    directory, options
-        As for `resolve`, a `path`, plain or gzipped, and, if there is one, a `test-path` to official test records with
-        the same columns; and how the files are read, as in `TableSettings`.
+    directory
+        Data directory, as for `resolve`; None if there is none.
+    options
+        Settings as in `TableSettings`, with the `path` of the file, plain or gzipped, and, if there is one, a
+        `test-path` to official test records with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -169,8 +171,10 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
 
     Parameters
     ----------
-    path, options
-        The table, and how it is read, as in `TableSettings`: encoding, separator, skip-lines, sheet.
+    path
+        Path of the table.
+    options
+        Settings by which the table is read: encoding, separator, skip-lines and sheet, as in `TableSettings`.
 
     Raises
     ------
@@ -188,8 +192,10 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
     Parameters
     ----------
-    text, name
-        The table, and the name of the column.
+    text
+        The table.
+    name
+        Name of the column.
 
     Raises
     ------

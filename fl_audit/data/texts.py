@@ -71,8 +71,12 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 
     Parameters
     ----------
-    texts, settings, what
-        One text a record, how they are read, and where they stand, for messages.
+    texts
+        One text for each record.
+    settings
+        Settings by which texts are read.
+    what
+        Source of the texts, for messages.
 
     Raises
     ------

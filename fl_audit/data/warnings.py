@@ -42,12 +42,16 @@ def cautions(
 
     Parameters
     ----------
-    frame, label
-        Label, owner and features of all records, none missing; and the name of the label column.
-    features, repeats
-        What the columns became, shape (records, features); and the number of records that repeat an earlier one.
+    frame
+        Label, owner and features of all records, with no cell missing.
+    label
+        Name of the label column.
+    features
+        Features after encoding, shape (records, features).
+    repeats
+        Number of records that repeat an earlier one.
     named
-        The owner column, and columns that look like identifiers, of which other warnings tell.
+        Names of the owner column and of columns that look like identifiers, which other warnings are about.
     """
     yield from _nameless(frame[label])
     yield from words_kept(frame.drop(columns=[label]))

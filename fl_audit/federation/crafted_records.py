@@ -64,11 +64,14 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: Box, with_oppo
 
     Parameters
     ----------
-    federation, models
-        The federation, with a record of the data in the place that x is to have; initial weights, float32 (m,
-        parameters).
-    box, with_opposite
-        Which values features may have, and whether the record that replaces x is crafted too, as its opposite.
+    federation
+        The federation, with a record of the data in the place of x.
+    models
+        Initial weights, float32 (m, parameters).
+    box
+        Range of the values of each feature.
+    with_opposite
+        Whether the record that replaces x is crafted too, as the opposite of x.
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
@@ -95,12 +98,14 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
 
 
 def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
-    """Return what crafting came to; None where x is a record of the data.
+    """Return the measured effect of crafting x; None where x is a record of the data and was not crafted.
 
     Parameters
     ----------
-    federation, models
-        The federation, and initial weights, float32 (m, parameters).
+    federation
+        The federation.
+    models
+        Initial weights, float32 (m, parameters).
     """
     pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
     if pair.crafted is None:

@@ -127,12 +127,14 @@ class LoadedFederation:
                 assert_never(self.unit)
 
     def by_record(self, client: int, of_units: Flags) -> Flags:
-        """Return what is said of each unit of a client at each record of its shard, (trials, records).
+        """Return flags of a client's units as flags of the records in its shard, shape (trials, records).
 
         Parameters
         ----------
-        client, of_units
-            Its number, where no client is a unit, and what is said, (trials, units of the client).
+        client
+            Number of the client, in a federation whose units are not clients.
+        of_units
+            One flag for each trial and unit, shape (trials, units of the client).
         """
         if self.unit is Unit.RECORD:
             return of_units
@@ -288,25 +290,31 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Take what a client holds, where the federation has no data of its own: see
+        """Store the data of a client, where the federation has no data of its own: see
         `fl_audit.federation.serialization`.
 
         Parameters
         ----------
-        client, shard, raw
-            Its number, its records, and the features of what it randomises, before it does; None where it does not.
+        client
+            Number of the client.
+        shard
+            The client's records.
+        raw
+            Features of these records before the client randomises them; None where it does not randomise.
         """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw
 
     def present(self, client: int, membership: Membership) -> Flags:
-        """Return which records of a client's shard are in, (trials, records), by which of its targets are.
+        """Return whether each record of a client's shard is in, (trials, records), by the membership of its targets.
 
         Parameters
         ----------
-        client, membership
-            Its number, and the membership of each trial.
+        client
+            Number of the client.
+        membership
+            Membership of the targets in each trial.
         """
         held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
         marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
@@ -333,8 +341,10 @@ class LoadedFederation:
 
         Parameters
         ----------
-        models, examples
-            Float32 (trials, parameters); features and labels, or None for no examples.
+        models
+            Parameters of the models, float32 (trials, parameters).
+        examples
+            Features and labels of n examples, or None for no examples.
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))

@@ -69,11 +69,13 @@ class Membership:
 
     @staticmethod
     def unpack(packed: bytes, targets: int) -> "Membership":
-        """Return what `pack` packed.
+        """Return the membership that `pack` has packed.
 
         Parameters
         ----------
-        packed, targets
-            The bytes, and the number of targets, at least 1.
+        packed
+            Bytes that `pack` returned.
+        targets
+            Number of targets, at least 1.
         """
         return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

@@ -113,12 +113,14 @@ class ObservedRound:
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
-        """Return what `tensors` named.
+        """Return the observed round from the tensors of a message, the inverse of `tensors`.
 
         Parameters
         ----------
-        number, tensors
-            Number of the round, from 1; models, releases and side information, by the keys of a message.
+        number
+            Number of the round, from 1.
+        tensors
+            Models, releases and side information, keyed as in a message.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -179,8 +181,12 @@ def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
 
     Parameters
     ----------
-    view, mechanism, made
-        What clients may see, how a release is made, and the round as the server made it.
+    view
+        Parts of a round that clients may see.
+    mechanism
+        Mechanism by which a release is made.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -192,12 +198,14 @@ def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
 
 
 def kept_of(view: View, made: ServerRound) -> dict[str, Tensor]:
-    """Return what a run directory keeps of a round: as much as clients saw, by name.
+    """Return the tensors of a round that a run directory keeps, by name: as much as clients saw.
 
     Parameters
     ----------
-    view, made
-        What clients see of a round, and the round as the server made it.
+    view
+        Parts of a round that clients see.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -218,10 +226,14 @@ def walk(
 
     Parameters
     ----------
-    view, mechanism
-        As the federation says.
-    initial, rounds
-        theta_0 (trials, parameters), and what was kept of each round, in order.
+    view
+        Parts of a round that clients see.
+    mechanism
+        Mechanism by which a release is made.
+    initial
+        Initial models theta_0, shape (trials, parameters).
+    rounds
+        Tensors that were kept of each round, in order.
     """
     models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

@@ -80,14 +80,16 @@ class ToldRecords:
 
 
 def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldRecords:
-    """Return what a client made of its records.
+    """Return the records of a client after local randomization.
 
     Parameters
     ----------
-    federation, client
-        The federation, with a randomizer, and which client; it reads its own shard only.
+    federation
+        The federation, which has a local randomizer.
+    client
+        Number of the client. Only its own shard is read.
     draws
-        Its secret seed, and the trials.
+        Secret seed of the client, and the trials.
     """
     found, device = list[Tensor](), federation.public.device
     for trial in draws.trials:
@@ -110,16 +112,21 @@ def told_by(federation: LoadedFederation, client: int, draws: OwnDraws) -> ToldR
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return what became of a client's records in a trial, before a frozen core reads them, (records, *shape).
+    """Return a client's randomised records in a trial, before a frozen core reads them, shape (records, *shape).
 
     Parameters
     ----------
-    federation, client
-        As for `told_by`.
-    seed, trial
-        The client's secret seed, and the number of the trial.
+    federation
+        The federation, which has a local randomizer.
+    client
+        Number of the client.
+    seed
+        Secret seed of the client.
+    trial
+        Number of the trial.
     first
-        How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
+        Number of records that are needed: those of the shard come first, then the replacement of its differing unit.
+        None is all.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)

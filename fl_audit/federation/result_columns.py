@@ -37,11 +37,13 @@ class ResultColumns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns of NaN, for what nobody found.
+    """Return columns of NaN, for quantities that were not determined.
 
     Parameters
     ----------
-    names, shape
-        Names of the columns, and the shape of each.
+    names
+        Names of the columns.
+    shape
+        Shape of each column.
     """
     return {name: np.full(shape, np.nan) for name in names}

@@ -87,8 +87,12 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
     Parameters
     ----------
-    table, column, levels
-        A table with a row for each trial and round; its column whose quantiles are wanted; and which, each 0 to 1.
+    table
+        A table with a row for each trial and round.
+    column
+        Name of the column whose quantiles are wanted.
+    levels
+        Levels of the quantiles, each from 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]

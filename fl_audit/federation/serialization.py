@@ -96,13 +96,16 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return what clients have in common.
+    """Return the serialised federation that is sent to every client, without the shards of single clients.
 
     Parameters
     ----------
-    federation, knows_all, knows_differing
-        The federation, with its data; whether they know D, as insiders do; and whether they know what stands in the
-        place of the differing unit, as its owner does, and insiders do.
+    federation
+        The federation with its data.
+    knows_all
+        Whether the clients know D, as insiders do.
+    knows_differing
+        Whether the clients know the replacement of the differing unit, as its owner and insiders do.
     """
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
@@ -121,12 +124,14 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return what a client holds.
+    """Return the serialised shard that is sent to a client.
 
     Parameters
     ----------
-    federation, client
-        The federation, with its data, and the number of the client.
+    federation
+        The federation with its data.
+    client
+        Number of the client.
     """
     raw, shard = (
         None if federation.raw is None else federation.raw_features(client),

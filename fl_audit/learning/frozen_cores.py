@@ -68,12 +68,14 @@ class VggCore(nn.Module):
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of what the trained part of a model reads of one record.
+    """Return the shape of one record at the input of the trained part of a model.
 
     Parameters
     ----------
-    model, feature_shape
-        Name of the model, and shape of one record: an image of 32x32 and more if it has a frozen core.
+    model
+        Name of the model.
+    feature_shape
+        Shape of one record; an image of at least 32x32 if the model has a frozen core.
 
     Examples
     --------
@@ -90,12 +92,14 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> CoreWeights | None:
-    """Return the file that a model's frozen core takes its weights from; None if the model has no frozen core.
+    """Return the weights file of a model's frozen core; None if the model has no frozen core.
 
     Parameters
     ----------
-    model, path
-        Name of the model, and what the user named; None if nothing.
+    model
+        Name of the model.
+    path
+        Path of the file that the user named; None if none was named.
 
     Raises
     ------

@@ -220,8 +220,12 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    spec, seed, trials
-        Which model, public seed of the weights, and numbers of the trials.
+    spec
+        Specification of the model.
+    seed
+        Public seed of the weights.
+    trials
+        Numbers of the trials.
     """
     rows = []
     for trial in trials:

@@ -95,15 +95,19 @@ def check_outputs(
 
     Parameters
     ----------
-    module, feature_shape, classes
-        The module, which is called on a few examples; shape of one example, and number of classes.
+    module
+        The module, which is called on a few examples.
+    feature_shape
+        Shape of the features of one example.
+    classes
+        Number of classes.
     records
-        Records of the data, (n, *shape), on which it is called in place of random examples; None for none.
+        Records of the data, (n, *shape), on which the module is called in place of random examples; None for none.
 
     Raises
     ------
     InputError
-        If the outputs are such.
+        If the outputs have one of these faults.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)

@@ -29,20 +29,24 @@ class ProbeRecords:
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
-    """Run a module as its author wrote it, and refuse what is no row of logits for each record.
+    """Run a module as its author wrote it, and refuse outputs that are not one row of logits for each record.
 
-    Return what its author should look at, each in a line.
+    Return remarks for the author of the module, one line each.
 
     Parameters
     ----------
-    module, classes, records
-        The module, the number of classes, and what it is tried on.
+    module
+        The module.
+    classes
+        Number of classes.
+    records
+        Records on which the module is tried.
 
     Raises
     ------
     InputError
-        If it fails on a record, or returns anything but one differentiable number for each record and class. The line
-        names layer and record, or says what is returned, and how to fix it.
+        If the module fails on a record, or returns anything but one differentiable number for each record and class.
+        The line names layer and record, or says what is returned, and how to fix it.
     """
     subject = copied(module).eval()
     last, narrow = list[nn.Module](), list[str]()

@@ -36,14 +36,18 @@ def record_gradients(
 
     Parameters
     ----------
-    model, models
-        The model, and the weights of each trial, float32 (trials, parameters).
-    features, labels
-        Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), n may be 0.
+    labels
+        Classes of these records, int64 (n,).
     vectors
-        One for each trial, finite, (trials, parameters); it is read in float32. None, where only the norms are wanted,
-        spares the products, which are then 0. Norms have the relative error of float32 sums; that of products is
-        relative to ||v|| ||g||, not to a product that may be far smaller.
+        One vector for each trial, finite, (trials, parameters), which is read in float32. None, where only the norms
+        are wanted, spares the products, which are then 0. Norms have the relative error of float32 sums; that of
+        products is relative to ||v|| ||g||, not to a product that may be far smaller.
 
     Examples
     --------

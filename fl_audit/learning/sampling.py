@@ -63,9 +63,12 @@ class BatchWorkload(Portion):
 
         Parameters
         ----------
-        features, labels, taking_part
-            All examples, as for `BatchWorkload`; and bool (trials, n), which of them are in each trial's sample; None
-            means all of them.
+        features
+            Features of all examples, as for `BatchWorkload`.
+        labels
+            Classes of all examples, as for `BatchWorkload`.
+        taking_part
+            Whether each example is in each trial's sample, bool (trials, n); None if all are.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -80,12 +83,14 @@ class BatchWorkload(Portion):
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
-        """Return what a pass works on, features in float32.
+        """Return the examples of one pass, with features in float32.
 
         Parameters
         ----------
-        rows, some
-            Which trials, and which examples of each.
+        rows
+            The trials of the pass.
+        some
+            The examples of the pass in each trial.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

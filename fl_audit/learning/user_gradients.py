@@ -46,11 +46,16 @@ def clipped_user_sum(
 
     Parameters
     ----------
-    model, models
-        The model, and the weights of each trial, float32 (trials, parameters).
-    features, labels, users
-        Features of the records, float32 (n, *shape), n may be 0; their classes, int64 (n,); and whose each is, int64
-        (n,).
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), n may be 0.
+    labels
+        Classes of these records, int64 (n,).
+    users
+        Number of the user of each record, int64 (n,).
     clipping_norm
         C, positive, one number or one for each trial (trials,); None sums the gradients as they are.
     batch_trials
@@ -96,10 +101,20 @@ def user_gradients(
 
     Parameters
     ----------
-    model, models, features, labels, users
-        As for `clipped_user_sum`, the records of each user one after the other: users come in that order.
+    model
+        The stacked model.
+    models
+        Weights of each trial, float32 (trials, parameters).
+    features
+        Features of the records, float32 (n, *shape), the records of each user one after the other. The result has the
+        users in this order.
+    labels
+        Classes of these records, int64 (n,).
+    users
+        Number of the user of each record, int64 (n,).
     vectors
-        One for each trial, finite, (trials, parameters), read in float32; None, where only the norms are wanted.
+        One vector for each trial, finite, (trials, parameters), which is read in float32; None, where only the norms
+        are wanted.
     """
     records = UserRecords.of(features, labels, users, None)
     norms, products = [], []

@@ -112,8 +112,10 @@ class UserBlock:
 
         Parameters
         ----------
-        model, trials
-            The model, which forgets what it kept of other records; and how many trials there are.
+        model
+            The stacked model, which discards intermediate results on other records.
+        trials
+            Number of trials.
         """
         model.forget()
         width = self.trials_per_pass(model)
@@ -121,12 +123,14 @@ class UserBlock:
             yield slice(first, min(trials, first + width))
 
     def users_of(self, rows: slice, trials: int) -> UsersOfPass:
-        """Return what a pass works on.
+        """Return the users of one pass.
 
         Parameters
         ----------
-        rows, trials
-            Which trials, and how many their models are, more where copies fill up a pass.
+        rows
+            The trials of the pass.
+        trials
+            Number of models in the pass, which exceeds that of the trials where copies fill up the pass.
         """
         portion, users = self.work.portion(rows, slice(0, self.work.width)), self.users
         if self.work.chosen is not None:
@@ -150,8 +154,14 @@ class UserRecords:
 
         Parameters
         ----------
-        features, labels, users, taking_part
-            As for `fl_audit.learning.user_gradients.clipped_user_sum`; `InputError` if shapes do not fit.
+        features
+            Features of the records, as for `fl_audit.learning.user_gradients.clipped_user_sum`.
+        labels
+            Classes of the records, as for the same function.
+        users
+            Number of the user of each record; `InputError` if shapes do not fit.
+        taking_part
+            Whether each record takes part in each trial, bool (trials, n); None if all do.
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")

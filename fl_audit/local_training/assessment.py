@@ -37,8 +37,12 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
 
     Parameters
     ----------
-    name, evidence, unseen
-        The name of the app or function; the recorded evidence; and what could not be observed, with the reason.
+    name
+        Name of the app or function.
+    evidence
+        The recorded evidence.
+    unseen
+        Parts that could not be observed, each with the reason.
     """
     order = list(Weight)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))

@@ -64,8 +64,10 @@ def replays(run: Run, dataset: Any) -> tuple[RecordReplay, ...]:
 
     Parameters
     ----------
-    run, dataset
-        The training, and the data set that its edits are applied to; None for that of its first engine.
+    run
+        Function that repeats the training with an edited data set.
+    dataset
+        The data set to which the edits are applied; None for that of the training's first engine.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)

@@ -118,8 +118,10 @@ class AdaptiveClipping:
 
         Parameters
         ----------
-        norms, share
-            C of this round, and the noised share of contributions that were at most C long; float64 (trials,).
+        norms
+            Clipping norms C of this round, float64 (trials,).
+        share
+            Noised share of contributions that were at most C long, float64 (trials,).
         """
         return norms * (-self.learning_rate * (share - self.quantile)).exp()
 
@@ -202,8 +204,10 @@ class FixedCohort:
 
         Parameters
         ----------
-        seed, server_round
-            Public seed of the order, and the round, from 1.
+        seed
+            Public seed of the order.
+        server_round
+            Number of the round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

@@ -236,10 +236,11 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
     Parameters
     ----------
-    events, adjacency
-        The releases, at least one event, and the relation between neighbours. All Gaussian releases without sampling
-        are composed exactly into one. Only secretly sampled releases depend on the adjacency: where a unit is replaced,
-        the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+    events
+        The releases, at least one. All Gaussian releases without sampling are composed exactly into one.
+    adjacency
+        The relation between neighbours, on which only secretly sampled releases depend: where a unit is replaced, the
+        pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
     """

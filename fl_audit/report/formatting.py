@@ -21,8 +21,10 @@ def number_text(value: object, digits: int = 4) -> str:
 
     Parameters
     ----------
-    value, digits
-        The value to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
+    value
+        The value to write; None and NaN become `MISSING`.
+    digits
+        Number of significant digits of a number that is not whole.
     """
     match value:
         case None:
@@ -128,10 +130,15 @@ def reading_text(
 
     Parameters
     ----------
-    reading, wide
-        The reading; and `low`, `high` and `confidence` of the interval that decided, where None is no limit.
-    claim, is_share
-        The claim, and whether it is a share: the interval is rounded by them.
+    reading
+        The reading to write.
+    wide
+        Keys `low`, `high` and `confidence` of the interval that decided, where an end of None is no limit; None if the
+        printed interval decided.
+    claim
+        Value that was claimed, to which the interval is rounded; None if there is none.
+    is_share
+        Whether the number is a share, whose interval is rounded as shares are.
 
     Examples
     --------

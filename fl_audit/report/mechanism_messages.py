@@ -98,8 +98,10 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
     Parameters
     ----------
-    mechanism, noise_multiplier
-        The distribution, and the multiplier of the guarantee, over what `multiplied_text` says.
+    mechanism
+        The mechanism, which says to what its noise is scaled.
+    noise_multiplier
+        Noise multiplier of the guarantee, relative to the quantity that `multiplied_text` names.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None

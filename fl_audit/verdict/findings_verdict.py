@@ -64,12 +64,14 @@ class VerdictFinding:
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
-    """Return the verdict on a run, and the judgement that it rests on.
+    """Return the verdict on a run, and the judgement on which it rests.
 
     Parameters
     ----------
-    run, judge
-        A finished run, and what judges one that has a guarantee; it returns None where there was nothing to judge.
+    run
+        A finished run.
+    judge
+        Function that judges a run that has a guarantee, and returns None where there is nothing to judge.
     """
     if (guarantee := run.facts.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)

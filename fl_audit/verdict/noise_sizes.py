@@ -27,8 +27,10 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
     Parameters
     ----------
-    squares, freedom
-        Sums of squares over the claimed variance, and their degrees of freedom, of one shape.
+    squares
+        Sums of squares over the claimed variance.
+    freedom
+        Degrees of freedom of these sums, of the same shape.
     """
     known = freedom > 0
     counts = np.where(known, freedom, 1)

@@ -45,8 +45,10 @@ def epsilon_at_rate(claim: Claim, rate: float) -> float:
 
     Parameters
     ----------
-    claim, rate
-        The claim, and the real rate, from 0.
+    claim
+        The claim.
+    rate
+        Real sampling rate of the target, from 0.
     """
     return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
 

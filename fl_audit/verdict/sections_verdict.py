@@ -106,8 +106,10 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
 
     Parameters
     ----------
-    numbers, words
-        The finding of the verdict, and the words for the unit.
+    numbers
+        The finding of the verdict.
+    words
+        Words of the report for the protected unit.
     """
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
@@ -332,9 +334,12 @@ def verdict_section(
 
     Parameters
     ----------
-    judge, covers, not_compared
-        The function that judges a run with a guarantee; the coverage of its verdict; and the reason why nothing was
-        compared, as in `fl_audit.audits.audit.AuditJudging`.
+    judge
+        The function that judges a run with a guarantee.
+    covers
+        Function that returns the coverage of the verdict in words.
+    not_compared
+        Function that returns the reason why nothing was compared, as in `fl_audit.audits.audit.AuditJudging`.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

@@ -94,17 +94,19 @@ class AuditConfig:
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Refuse a shard without a neighbour of the claim's kind; its size is None if the app did not ask for records.
+        """Refuse a shard without a neighbour of the claim's kind.
 
         Parameters
         ----------
-        records, fault
-            The number of records, and why the object from the app is no data set; empty if it is one.
+        records
+            Number of records in the shard; None if the app did not ask for records.
+        fault
+            Reason why the object from the app is no data set; empty if it is one.
 
         Raises
         ------
         InputError
-            If there is none.
+            If the shard has no such neighbour.
         """
         if fault:
             raise InputError(f"the claim is about records, and {fault}")
@@ -126,8 +128,10 @@ class AuditConfig:
 
         Parameters
         ----------
-        strategy, model
-            The strategy and the model of the app.
+        strategy
+            The strategy of the app.
+        model
+            The model of the app.
         """
         if self.contribution is not None:
             return (self.contribution,)
@@ -145,8 +149,10 @@ class AuditConfig:
 
         Parameters
         ----------
-        present, contribution
-            Whether the trial is one of D, and what the client contributes in such trials.
+        present
+            Whether the trial uses D, instead of D'.
+        contribution
+            Contribution of the client in trials with D.
         """
         with_it, opposite = _ACTIONS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE

@@ -122,9 +122,12 @@ def finish(campaign: Campaign, columns: ResultColumns, outside: Sequence[str]) -
 
     Parameters
     ----------
-    campaign, columns, outside
-        The trials, names and slices of what was seen of the model, and where trials of this run wrote that could not be
-        kept apart.
+    campaign
+        The trials of the audit.
+    columns
+        Names and slices of the observed parts of the model.
+    outside
+        Paths, outside the copies of the working directory, to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials

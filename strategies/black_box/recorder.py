@@ -252,12 +252,16 @@ def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Return the transcript of one trial; all trials are played here.
+    """Return the transcript of one trial; every trial runs through this function.
 
     Parameters
     ----------
-    start, grid, recorder
-        Has a strategy train on a grid, where its clients are: an app's own, or one in this process; who writes it down.
+    start
+        Function that has a strategy train on a grid.
+    grid
+        Grid that reaches the clients: an app's own, or one in this process.
+    recorder
+        Recorder of the trial.
     """
     result, refusal = None, None
     try:

@@ -139,8 +139,10 @@ class Campaign:
 
         Parameters
         ----------
-        trial, seen
-            The trial's number, and its transcript.
+        trial
+            Number of the trial.
+        seen
+            Transcript of the trial.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
@@ -180,11 +182,18 @@ def open_campaign(
 
     Parameters
     ----------
-    audit, shapes, tried
-        The configuration, shapes of the model's tensors, and the possible contributions of the target's client.
-    app, code, tell
-        Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
-        trials.
+    audit
+        Configuration of the audit.
+    shapes
+        Shapes of the model's tensors.
+    tried
+        The possible contributions of the target's client.
+    app
+        Name of the app.
+    code
+        Fingerprint of the app's strategy and clients.
+    tell
+        Function that receives a message on the treatment of earlier trials.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}

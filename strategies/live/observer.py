@@ -30,13 +30,15 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
 
     Parameters
     ----------
-    strategy, watch
-        A strategy of Flower's, of the new interface or the old one, and who watches.
+    strategy
+        A Flower strategy, of the new interface or the old one.
+    watch
+        The observer that stores the releases.
 
     Raises
     ------
     InputError
-        If it is no strategy of Flower's.
+        If the object is not a Flower strategy.
     """
     if isinstance(strategy, Strategy):
         return ObservedStrategy(strategy, watch)

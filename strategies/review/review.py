@@ -75,14 +75,19 @@ class Review:
 def review(
     directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
 ) -> Review:
-    """Review the app in a directory, or report in one line why it cannot be; its code runs here, in its own directory.
+    """Review the app in a directory, or raise `InputError` if it cannot be reviewed; its code runs in this process.
 
     Parameters
     ----------
-    directory, wishes, tell
-        Directory of the app, what is asked of the review, and who is told how far it is.
+    directory
+        Directory of the app.
+    wishes
+        Options of the review.
+    tell
+        Function that receives messages on progress.
     keep
-        Takes what is to be said if the review can go on no further, before the trials and after every distinguisher.
+        Function that receives the review so far, before the trials and after every distinguisher, for the case that the
+        review cannot go on.
     """
     began = time.monotonic()
     stand_ins = StandIns(directory)

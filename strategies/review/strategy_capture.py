@@ -92,8 +92,12 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
 
     Parameters
     ----------
-    app, nodes, stand_ins
-        The app, how many clients it sees, and stand-ins for what is missing.
+    app
+        The app.
+    nodes
+        Number of clients that the app sees.
+    stand_ins
+        Import finder that provides stand-ins, modules without function, for packages that are missing.
 
     Raises
     ------

@@ -63,8 +63,10 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
 
     Parameters
     ----------
-    study, played
-        The data set of the paper; what was played for it, in one or several forms.
+    study
+        The data set of the paper.
+    played
+        The runs that were carried out on this data set, in one or several forms of the data.
     """
     rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)

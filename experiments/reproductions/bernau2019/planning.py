@@ -42,8 +42,10 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
 
     Parameters
     ----------
-    data, context
-        The data sets; where the runs are kept, how much is computed, and within how many minutes.
+    data
+        The data sets of the paper that are available.
+    context
+        Directory of the runs, amount of computing, and limit of time in minutes.
     adding
         Whether trials are added: where all claims are asked for. Trials that were added before are read in any case.
 

@@ -123,8 +123,10 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 
     Parameters
     ----------
-    data, runs
-        The data set; what was found in all runs, in any order.
+    data
+        The data set whose runs are wanted.
+    runs
+        Findings of the runs on all data sets, in any order.
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (tuple(run for run in own if run.setting.method is one) for one in (Method.LOCAL, Method.CENTRAL))

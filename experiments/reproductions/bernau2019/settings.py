@@ -245,8 +245,10 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
 
     Parameters
     ----------
-    data, extent
-        The data set; full or quick.
+    data
+        The data set of the paper.
+    extent
+        Whether the reproduction is the full or the quick form.
     """
     size = data.size(extent)
     if size is None:

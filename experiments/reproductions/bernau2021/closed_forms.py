@@ -320,8 +320,10 @@ def calibrated(belief: float, delta: float) -> Guarantee:
 
     Parameters
     ----------
-    belief, delta
-        The largest belief that is kept, in (1/2, 1); the probability to pass it.
+    belief
+        The largest belief that the adversary may reach, in (1/2, 1).
+    delta
+        Probability with which a belief may exceed this bound.
     """
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)

@@ -44,8 +44,10 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
     Parameters
     ----------
-    rows, data
-        Two rows a setting, as `identified` returns them; the data sets.
+    rows
+        Two rows for each setting, as `identified` returns them.
+    data
+        The data sets of the table, in its order.
     """
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")

@@ -75,8 +75,10 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
     Parameters
     ----------
-    nodes, is_over
-        Ray's names of the machines, and whether nobody waits for the answers any more.
+    nodes
+        Ray's names of the machines.
+    is_over
+        Function that returns whether the answers are not needed any more.
     """
     asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
@@ -144,8 +146,10 @@ class RayOptions:
 
         Parameters
         ----------
-        run, address
-            The settings, and the address of a running cluster, or None.
+        run
+            The settings of the run.
+        address
+            Address of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 

@@ -80,12 +80,15 @@ class SharedCalls:
 
     Parameters
     ----------
-    pool, retries
-        The processes, and how often a call is made again whose process has died on a node that has not.
+    pool
+        Pool of client processes.
+    retries
+        Number of times that a call is repeated whose process has died on a node that has not.
     contexts
         The state of nodes between calls, which the context after a call replaces.
     settle
-        Told what became of some messages, by their identities, in a thread that it should not hold up.
+        Function that receives the outcomes of some messages, by their identities, in a thread that it should not hold
+        up.
     """
 
     def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:

@@ -188,18 +188,25 @@ def audit_claim(
 
     Parameters
     ----------
-    claim, kinds
-        The claim; scenarios, by name.
+    claim
+        The claim under audit.
+    kinds
+        Names of the scenarios.
     play
-        Plays trials; raises `OutOfTimeError` when there is no time for more.
-    malformed, said
-        Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
+        Function that plays trials and raises `OutOfTimeError` when there is no time for more.
+    malformed
+        Names of the scenarios whose inputs the mechanism may refuse.
+    said
+        Function that returns the last message with which the mechanism refused a scenario.
     budget
         The number of trials; None for the usual number.
-    confidence, tell
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    tell
+        Function that receives messages on progress.
     keep
-        Takes what is to be said if the trial can go on no further, after every distinguisher that was tried.
+        Function that receives the result so far after every distinguisher that was tried, for the case that the audit
+        cannot go on.
     """
     budget = budget or Budget()
     refusals, entirely = list[Refusal](), set[str]()
@@ -390,10 +397,24 @@ def attempt_of(
 
     Parameters
     ----------
-    distinguisher, bound, ceiling, confidence, right, scores
-        As in `DistinguisherTest`; whether each counted trial was guessed right, and its score, shape (trials,).
-    trials, present, lessons
-        All trials, whether D was played, and how many of them, at the beginning, do not count.
+    distinguisher
+        The distinguisher that was tested, see `DistinguisherTest`.
+    bound
+        Lower bound that the trials prove, see `DistinguisherTest`.
+    ceiling
+        Largest bound that these trials could have proved, see `DistinguisherTest`.
+    confidence
+        Confidence of the bound, see `DistinguisherTest`.
+    right
+        Whether the distinguisher guessed right in each trial that counts, shape (trials,).
+    scores
+        Score of each trial that counts, shape (trials,).
+    trials
+        Transcripts of all trials, including those that do not count.
+    present
+        Whether D was used in each of these trials.
+    lessons
+        Number of trials at the beginning that do not count, since the rule was learned from them.
     """
     counted = trials.taken(slice(lessons, None))
     return DistinguisherTest(

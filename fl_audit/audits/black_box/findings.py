@@ -130,11 +130,15 @@ def findings(
 
     Parameters
     ----------
-    result, words, fixes
-        The audit; what happens in a scenario, and what usually fixes a leak, by its name, plainest kinds first.
+    result
+        Result of the audit.
+    words
+        Description of each scenario, keyed by its name, the plainest scenarios first.
+    fixes
+        Usual remedy for a leak in each scenario, keyed by the name of the scenario.
     provisos
-        By name, for scenarios with a message that not every client can send: the condition under which it can occur;
-        None for no such scenarios.
+        Condition under which the message of a scenario can occur, keyed by the name of the scenario, for messages that
+        not every client can send; None if there are no such scenarios.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -179,8 +183,10 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 
     Parameters
     ----------
-    result, most
-        The trial, and how many scenarios are named for each reason; the others are counted.
+    result
+        Result of the audit.
+    most
+        Largest number of scenarios that are named for each reason; the rest are only counted.
     """
     said = []
     for why, kinds in not_tried(result).items():
@@ -338,8 +344,10 @@ def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any
 
     Parameters
     ----------
-    result, found
-        A claim and the trials that were played about it, and what they showed.
+    result
+        Result of the audit, with the claim and its trials.
+    found
+        Findings of the audit.
     """
     worst, claim = result.worst, result.claim
     limits = [limit._asdict() for limit in claim.limits]
@@ -410,9 +418,13 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
 
     Parameters
     ----------
-    one, zero, confidence
-        The releases under D and under D', shapes (n1,) and (n0,); the confidence of the lower bound, at least 0.5 and
-        below 1. As the releases determine the direction, each direction has half of the error probability.
+    one
+        Releases under D, shape (n1,).
+    zero
+        Releases under D', shape (n0,).
+    confidence
+        Confidence of the lower bound, at least 0.5 and below 1. As the releases determine the direction, each direction
+        has half of the error probability.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

@@ -77,14 +77,16 @@ class Transcripts:
 def stacked(
     seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
-    """Stack trials.
+    """Stack the transcripts of several trials as arrays.
 
     Parameters
     ----------
-    seen, tensors
-        At least one trial, all with arrays of the same shape; the name and slice of every tensor.
+    seen
+        Transcripts of at least one trial, all with arrays of the same shape.
+    tensors
+        Name and slice of every tensor within the vector of all parameters.
     names
-        Numbers to keep; None for every name that appears in any trial.
+        Names of the numbers to keep; None for every name that appears in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))
@@ -126,8 +128,11 @@ class Sketch:
 
         Parameters
         ----------
-        vectors, difference
-            Shape (rounds, parameters), and what differs between D and D', likewise; zeros where it is not known.
+        vectors
+            Vectors to reduce, shape (rounds, parameters).
+        difference
+            Difference between the contributions under D and under D', shape (rounds, parameters); zeros where it is not
+            known.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))

@@ -147,18 +147,19 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 
     Parameters
     ----------
-    directory, coins
-        The directory of its rounds, which may still grow in number; and the seed of the coins, which the clients have
-        too.
+    directory
+        Directory of the stored rounds, to which further rounds may be added.
+    coins
+        Seed of the canaries' coins, which the clients have too.
     confidence
         Confidence of the bounds, above 0.5, below 1.
     is_over
-        Whether no round will follow though the last claimed one is missing: then the last look takes place.
+        Whether no round will follow though the last claimed one is missing: then the last planned analysis takes place.
 
     Raises
     ------
     InputError
-        If nothing whole was kept there, or a number is out of its range.
+        If no complete round was stored there, or a number is out of its range.
     """
     kept = stored_guarantee(directory)
     claim = kept.terms.claim(kept.delta)

@@ -60,32 +60,41 @@ class Dilution:
 
 
 def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
-    """Return the bound on s^2 of a round.
+    """Return an upper bound on s^2, the variance that other updates add to the scores of a round.
 
     Parameters
     ----------
-    others, canaries
+    others
         The number of clients that answered besides those that send canaries, or their weight in units of the heaviest
-        client; and the number of canaries: half of them are sent, or all where one is replaced by its opposite.
-    size, is_replaced
-        The number of parameters d, at least 1; and whether the guarantee is about a client that is replaced, so that
-        the sensitivity is 2 C, and not C.
+        client.
+    canaries
+        Number of canaries. Half of them are sent, or all of them where a canary is replaced by its opposite.
+    size
+        Number of parameters d, at least 1.
+    is_replaced
+        Whether the guarantee is about a client that is replaced, so that the sensitivity is 2 C instead of C.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
 
 
 def dilution(squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]) -> Dilution:
-    """Return the spread that other updates add to the noise of the scores.
+    """Return the spread that updates of other clients add to the noise of the scores.
 
-    They are taken as seen where the estimate of mu is so low that this happens in at most 1 in 1,000 trainings whose
-    noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu leaves beside the claimed
-    noise.
+    These updates count as visible in the scores where the estimate of mu is so low that this happens in at most 1 in
+    1,000 trainings whose noise is the claimed one and whose s is within the bound. Then s^2 is all that so low a mu
+    leaves beside the claimed noise.
 
     Parameters
     ----------
-    squared, claimed, found, low
-        The bound on s^2; the claimed mu of a round, above 0; the estimate of mu and its lower bound, at least 0.
+    squared
+        Upper bound on s^2, the variance that other updates add.
+    claimed
+        Claimed mu of a round, above 0.
+    found
+        Estimate of mu of a round, at least 0.
+    low
+        Lower confidence bound of mu of a round, at least 0.
     sizes
         Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
         `detectable_slope`.
@@ -133,11 +142,18 @@ def doubts_about(
 
     Parameters
     ----------
-    every, whole, opened
-        All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
-    guarantee, hidden, weights
-        The guarantee; the known updates that lie over the noise; and the weight of each canary relative to the heaviest
-        client, (canaries,), from 0 to 1.
+    every
+        All rounds that were stored.
+    whole
+        The rounds that count, in which every canary answered once.
+    opened
+        Scores, coins and decoys of the rounds that count.
+    guarantee
+        The guarantee of the training.
+    hidden
+        Spread of the updates of other clients, which may hide missing noise.
+    weights
+        Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier

@@ -28,12 +28,14 @@ def live_lines(numbers: LiveFinding) -> list[str]:
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the page, and return its path.
+    """Write the page of a live audit, and return its path.
 
     Parameters
     ----------
-    numbers, path
-        The current finding, and the path of the page.
+    numbers
+        The current finding of the live audit.
+    path
+        Path of the HTML file.
     """
     facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'

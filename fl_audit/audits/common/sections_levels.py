@@ -48,8 +48,10 @@ def beyond(numbers: LevelFinding, claimed: Unit) -> str:
 
     Parameters
     ----------
-    numbers, claimed
-        The three levels, and the unit of the guarantee.
+    numbers
+        The guarantee at the levels of record, user and client.
+    claimed
+        The unit of the guarantee that is claimed.
     """
     order = list(Unit)
     larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]

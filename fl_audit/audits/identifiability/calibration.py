@@ -51,8 +51,10 @@ def calibration(
 
     Parameters
     ----------
-    log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used; both of shape (trials,), at least one trial.
+    log_odds
+        Log-odds of D against D' in each trial, without a prior, shape (trials,), at least one trial.
+    members
+        Whether D was used in each trial, bool, shape (trials,).
     confidence
         Confidence of the intervals of the bins, above 0 and below 1.
     prior

@@ -56,8 +56,10 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
 
     Parameters
     ----------
-    run, findings
-        A finished run, and what was found before, of which the verdict is read.
+    run
+        A finished run.
+    findings
+        Earlier findings of the run, of which the verdict is used.
     """
     guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
@@ -152,8 +154,10 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
 
     Parameters
     ----------
-    run, alarms
-        A finished run with an insider, and shares of false alarms from 0 to 1, shape (points,).
+    run
+        A finished run with an insider.
+    alarms
+        Shares of false alarms, from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
 
@@ -163,8 +167,12 @@ def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float,
 
     Parameters
     ----------
-    run, alarms, confidence
-        A finished run with an insider, a share of false alarms from 0 to 1, and the confidence, above 0 and below 1.
+    run
+        A finished run with an insider.
+    alarms
+        A share of false alarms, from 0 to 1.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     band = tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], np.array([alarms]), confidence)
     return float(band.low[0]), float(band.high[0])

@@ -102,8 +102,10 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
 
     Parameters
     ----------
-    run, name
-        A finished run of the membership audit, and the name of the attack, or `INSIDER`.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
     """
     table = run.tables.targets
     assert table is not None, "only the membership audit has targets"
@@ -127,8 +129,14 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
 
     Parameters
     ----------
-    run, name, rate, confidence
-        As for `scores_of`; the name of the rate in `MembershipRates`; and the confidence, above 1/2 and below 1.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
+    rate
+        Name of the rate, a field of `MembershipRates`.
+    confidence
+        Confidence of the interval, above 1/2 and below 1.
     """
     # The four intervals share the level of the confidence.
     found = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
@@ -140,8 +148,12 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
     Parameters
     ----------
-    run, name, confidence
-        As for `scores_of`; and the confidence, above 1/2 and below 1.
+    run
+        A finished run of the membership audit.
+    name
+        Name of the attack, or `INSIDER`.
+    confidence
+        Confidence of the bound, above 1/2 and below 1.
     """
     scores = scores_of(run, name)
     delta = float(run.facts.configuration["privacy"]["delta"])
@@ -261,9 +273,12 @@ def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[floa
 
     Parameters
     ----------
-    run, name, confidence
-        A finished run in which an attribute was guessed, the column of the guesses, and the confidence, above 0 and
-        below 1.
+    run
+        A finished run in which an attribute was guessed.
+    name
+        Name of the column with the adversary's guesses.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     assert run.tables.targets is not None, "an attribute is guessed of targets"
     found = _guesser(run.tables.targets, name, confidence).advantage
@@ -278,8 +293,10 @@ def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    run, confidence
-        A finished run in which it played, and the confidence, above 0 and below 1.
+    run
+        A finished run with the membership adversary.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     found = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
     return found.low, found.high
@@ -290,8 +307,10 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
     Parameters
     ----------
-    run, confidence
-        A finished run with a guarantee and trials of both kinds; and the confidence, above 1/2 and below 1.
+    run
+        A finished run with a guarantee and trials of both kinds.
+    confidence
+        Confidence of the bound, above 1/2 and below 1.
     """
     assert run.facts.guarantee is not None, "only a guarantee names a delta"
     scores, method = run.tables.trials[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC

@@ -37,8 +37,10 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    profile, fpr
-        The `profile` of a `Claim` over all rounds, whatever the accountant; rates from 0 to 1.
+    profile
+        Privacy profile of a `Claim` over all rounds, whatever its accountant.
+    fpr
+        False-positive rates, from 0 to 1.
 
     Raises
     ------

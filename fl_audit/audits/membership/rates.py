@@ -86,8 +86,10 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
 
     Parameters
     ----------
-    scores, membership
-        Higher for a likelier member, no NaN, shape (trials, targets); who was in.
+    scores
+        Scores, higher for a likelier member, no NaN, shape (trials, targets).
+    membership
+        Membership of the targets in all trials.
 
     Raises
     ------
@@ -127,10 +129,13 @@ def membership_rates(
     Parameters
     ----------
     scores
-        Higher for a likelier member, no NaN, shape (trials, targets); 2 trials or more.
-    membership, generator, resamples
-        The membership of the targets in all trials; the generator for the trials of each resample; and the number of
-        resamples, at least 100.
+        Scores, higher for a likelier member, no NaN, shape (trials, targets), at least 2 trials.
+    membership
+        Membership of the targets in all trials.
+    generator
+        Generator that draws the trials of each resample.
+    resamples
+        Number of resamples, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).

@@ -112,10 +112,14 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
 
     Parameters
     ----------
-    figure, true
-        An empty figure, and the pictures, (pictures, *shape), of which at most 8 are shown.
-    drawings, own
-        The reconstructions, and the index of the one at the noise of the run.
+    figure
+        An empty figure.
+    true
+        The true pictures, shape (pictures, *shape), of which at most 8 are shown.
+    drawings
+        Reconstructions at each level of noise.
+    own
+        Index of the level that has the noise of the run; None if there is none.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):

@@ -52,8 +52,10 @@ class RandomisedBits:
 
         Parameters
         ----------
-        features, generator
-            0 and 1, shape (records, features...), and where one number a feature is drawn from, record after record.
+        features
+            Features of the records, each 0 or 1, shape (records, features...).
+        generator
+            Generator that draws one number for each feature, record after record.
         """
         _require_bits(features)
         lies = draws_above(truth_probability(self.epsilon), features.size, generator)
@@ -69,8 +71,12 @@ class RandomisedBits:
 
         Parameters
         ----------
-        observed, first, second
-            Randomised records, shape (..., features...), and the two that they can come from, shape (features...).
+        observed
+            Randomised records, shape (..., features...).
+        first
+            First of the two records from which they can come, shape (features...).
+        second
+            Second of the two records, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):
@@ -90,12 +96,14 @@ class RandomisedBits:
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart: a release for each feature in which they differ.
+        """Return the releases that distinguish two records: one for each feature in which they differ.
 
         Parameters
         ----------
-        first, second
-            As for `log_odds`.
+        first
+            First record, as for `log_odds`.
+        second
+            Second record, as for `log_odds`.
         """
         require_pair(first, first, second)
         for bits in (first, second):

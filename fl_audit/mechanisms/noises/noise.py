@@ -83,8 +83,10 @@ class ServerDraws(Protocol):
 
         Parameters
         ----------
-        normals, server_round
-            What gives standard normal draws of this round, whose memory may be used; and the round, from 1.
+        normals
+            Function that returns standard normal draws of this round, whose memory may be overwritten.
+        server_round
+            Number of the round, from 1.
         """
 
 
@@ -138,8 +140,10 @@ class MechanismNoise(ABC):
 
         Parameters
         ----------
-        sensitivity, multiplier
-            How far the sum may move, and the multiplier that the adversary faces.
+        sensitivity
+            Sensitivity of the sum in each trial.
+        multiplier
+            Noise multiplier that the adversary faces.
         """
         return multiplier * sensitivity.largest
 
@@ -176,8 +180,10 @@ class MechanismNoise(ABC):
 
         Parameters
         ----------
-        multiplier, participation
-            The multiplier that the adversary faces, and which units take part.
+        multiplier
+            Noise multiplier that the adversary faces.
+        participation
+            Participation of the units in rounds.
         """
         return multiplier
 
