@@ -159,7 +159,11 @@ class _Scale:
         return None
 
     def text(self, number: float | None, shown: Decimal | None) -> str:
-        """Return the text of a rounded number."""
+        """Return the text of a number, with its unit.
+
+        `shown` is the number after rounding. It is None if there is nothing to round: `number` is then None or NaN,
+        which is written as unknown, or infinite, which is written as unbounded.
+        """
         if shown is None:
             if number is None or math.isnan(number):
                 return _UNKNOWN

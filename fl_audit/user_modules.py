@@ -279,7 +279,7 @@ class SentModule:
     """A module to be sent to another process."""
 
     path: str  # path of its file on its original machine
-    source: str  # its text
+    source: str  # text of the module
 
     @property
     def is_package(self) -> bool:

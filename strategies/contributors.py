@@ -123,8 +123,8 @@ def _without_canaries(
 class ReceivedContribution:
     """The contribution of one client."""
 
-    client: int  # its partition
-    reply: Message  # its reply
+    client: int  # partition of the client
+    reply: Message  # reply of the client
     rows: Integers | None = None  # the trials of the batch that it was asked about, ascending; None is all of them
     # The largest L2 norm that an honest contribution has, one for all trials of the batch or each its own (trials,).
     longest: Floats | float = np.inf

@@ -34,7 +34,7 @@ class SecondLook:
     statement: str  # the claim's
     where: str  # beginning of the claim's `where`; empty for all
     cause: Cause  # why it does not hold
-    said: str  # the same in a sentence, with what shows it
+    said: str  # the cause in a sentence, with the numbers that show it
 
 
 _MOST_TRIALS = 10_000_000
@@ -51,9 +51,8 @@ class PaperClaim:
     where: str  # on what it was tested
     quantity: str  # the number
     found: Interval  # the number as measured, with its interval; of one width 0 if it is a closed form
-    # `lowest`, `highest`: the range in which the claim has the number.
-    lowest: float = -inf
-    highest: float = inf
+    lowest: float = -inf  # smallest number that agrees with the claim
+    highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
     # With how many trials the interval narrows: its width falls as trials to this power. 1 for a share of 0 or 1.

@@ -30,7 +30,7 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """The disk space in total."""
+        """Disk space in bytes of all parts of the run together."""
         return self.releases + self.final_models + self.tables
 
     @property

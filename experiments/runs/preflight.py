@@ -155,7 +155,7 @@ class _Lever(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """Number of orders of magnitude by which the value lies above the usual one."""
+        """Number of orders of magnitude by which the value of this setting exceeds its usual value."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 

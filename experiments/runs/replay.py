@@ -54,9 +54,8 @@ class Replay:
 
     trials: Integers  # the kept trials
     log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)
-    # `sigma`, `measured_sigma`: the noise standard deviation that the mechanism names for each round, and the one
-    # that the insider measures; float64 (trials, rounds).
-    sigma: Floats
+    sigma: Floats  # standard deviation of the noise by the mechanism in each round, float64 (trials, rounds)
+    # Standard deviation of the noise that the insider measures in each round, float64 (trials, rounds).
     measured_sigma: Floats
 
     @property

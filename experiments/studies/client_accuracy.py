@@ -34,11 +34,10 @@ Values = dict[str, dict[str, Any]]
 class Way(NamedTuple):
     """A way to train with a guarantee to clients."""
 
-    name: str  # its name
-    # `training`, `privacy`: settings that it adds.
-    training: dict[str, Any]
-    privacy: dict[str, Any]
-    line: str  # its line style
+    name: str  # name of the way
+    training: dict[str, Any]  # settings that the way adds to the section [training]
+    privacy: dict[str, Any]  # settings that the way adds to the section [privacy]
+    line: str  # line style of the way in the figure
 
 
 class ClientFederation(NamedTuple):
@@ -46,10 +45,8 @@ class ClientFederation(NamedTuple):
 
     name: str  # name of its column in the table and of its panel
     values: Values  # settings that all ways share
-    # `sampled`, `cohorts`: how clients take part under noise that is fresh in every round, and under correlated noise,
-    # which needs cohorts.
-    sampled: dict[str, Any]
-    cohorts: dict[str, Any]
+    sampled: dict[str, Any]  # settings of the clients' participation under noise that is fresh in every round
+    cohorts: dict[str, Any]  # settings of the clients' participation under correlated noise, which needs cohorts
     delta: float  # of the guarantee
 
 

@@ -76,8 +76,8 @@ class _RatePoint(NamedTuple):
     bound: float  # the largest share that the guarantee allows
     best: float  # success of the best attack on candidates that lie as far apart as they can
     simulated: float  # success of that attack, in as many simulated trials as the trials have
-    honest: _Trial  # on digits
-    halved: _Trial  # the same with half of the noise
+    honest: _Trial  # trial on digits with the claimed noise
+    halved: _Trial  # trial on digits with half of the noise
 
 
 def _trial(plan: AuditPlan, parties: Parties) -> _Trial:

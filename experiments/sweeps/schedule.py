@@ -228,7 +228,7 @@ def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Return all texts in a configuration, some of which name functions of the user."""
+    """Yield every text value of a configuration, in which functions of the user may be named."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

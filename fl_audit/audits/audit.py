@@ -275,5 +275,5 @@ class AuditKind(ABC):
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether the samples shown to insiders include the target of the pair."""
+        """Return True if insiders see in which samples the target of the pair takes part, else False."""
         return False

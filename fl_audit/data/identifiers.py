@@ -250,7 +250,7 @@ def _is_measured(plain: str) -> bool:
 
 
 def _says_a_quantity(name: str) -> bool:
-    """Return whether a name says by itself that a column counts, measures or groups."""
+    """Return whether the name of a column alone shows that the column holds counts, measurements or groups."""
     plain = _plain(name)
     return _counts_or_groups(plain) or _is_measured(plain)
 

@@ -66,7 +66,7 @@ def _is_filled(row: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> object:
-    """Return a cell as a CSV file has it: workbooks keep whole numbers as floating ones, and dates with a time."""
+    """Return a cell as a CSV file would have it: whole numbers without decimals, dates without midnight."""
     match value:
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)

@@ -34,9 +34,9 @@ class CraftedMeasures:
     """Result of crafting a record at the initial weights; means are over the weights of a few trials."""
 
     record: Floats32  # features of x, shape (*shape)
-    label: int  # its class
+    label: int  # class of x
     length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
-    shortest: float  # that of the trial where it is least
+    shortest: float  # norm of the clipped gradient over the clipping norm C in the trial where it is the smallest
     cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
     models: int  # of how many trials

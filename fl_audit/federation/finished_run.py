@@ -134,7 +134,8 @@ class FinishedRun:
     tables: RunTables  # tables of results
     timing: Timing = field(default_factory=Timing)  # duration of the run
     provenance: Provenance | None = None  # provenance of the run; None if it was not noted
-    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
+    # Results of the same training without privacy; None where no such run was named.
+    unprotected: Unprotected | None = None
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:

@@ -38,7 +38,8 @@ class SideInformation:
     taking_part: Tensor | None = None
     norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
-    contribution: Tensor | None = None  # that of the target's client, (trials, parameters); only the server sees it
+    # Contribution of the target's client, (trials, parameters); only the server sees it.
+    contribution: Tensor | None = None
     trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), of which clients' noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None

@@ -22,7 +22,7 @@ from fl_audit.torch_device import settle_device
 
 @dataclass(frozen=True)
 class SentExamples:
-    """Examples as arrays."""
+    """Examples as NumPy arrays, in the form in which they are sent to other processes."""
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
@@ -48,12 +48,12 @@ class SentFederation:
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
-    sizes: Integers  # number of them that each client has
+    sizes: Integers  # number of records of each client
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
-    victim: int  # this and core as of `LoadedFederation`
+    victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
     known: ModelProperties  # properties of the model, found on records of the data
-    core: VggCore | None
+    core: VggCore | None  # frozen network through which the features pass first; None for none
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 

@@ -23,8 +23,9 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 class Portion:
     """The examples of one pass."""
 
-    features: Tensor  # shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape)
-    labels: Tensor  # their classes, (n,) or (trials, n)
+    # Features of the examples, shared by all trials, (n, *shape), or each trial's own, (trials, n, *shape).
+    features: Tensor
+    labels: Tensor  # classes of the examples, (n,) or (trials, n)
     counted: Tensor | None = None  # float32 (trials, n), 1 where an example counts, else 0; None if all count
 
     @property

@@ -16,7 +16,7 @@ from fl_audit.learning.stacked_model import StackedModel
 class Bucket(NamedTuple):
     """Users with about as many records each."""
 
-    segments: Tensor  # their numbers, int64 (s,)
+    segments: Tensor  # numbers of the users, int64 (s,)
     places: Tensor  # places of the records of each, int64 (s, k), padded with any place
     held: Tensor  # 1 where that is a record of the user, else 0, float32 (s, k)
 

@@ -53,11 +53,10 @@ class Comparison:
     """Some trials of a release beside both hypotheses, in float64."""
 
     rows: slice  # positions of the trials
-    # `release`, `shared`, `present`, `absent`: as in `Hypotheses`, (rows, parameters).
-    release: Tensor
-    shared: Tensor
-    present: Tensor
-    absent: Tensor
+    release: Tensor  # the releases, see `Hypotheses`, (rows, parameters)
+    shared: Tensor  # the part of the sums that both hypotheses share, see `Hypotheses`, (rows, parameters)
+    present: Tensor  # the contribution under D, see `Hypotheses`, (rows, parameters)
+    absent: Tensor  # the contribution under D', see `Hypotheses`, (rows, parameters)
 
     @cached_property
     def residual(self) -> Tensor:

@@ -105,7 +105,7 @@ class LossCurves:
     interval: float  # h
     error: float  # tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`
     count: int  # K, the number of losses that were put on the grid and added up
-    events: tuple[ReleaseEvent, ...]  # this and the adjacency are what the curves are of
+    events: tuple[ReleaseEvent, ...]  # the releases whose losses the curves describe
     adjacency: Adjacency
 
     @property

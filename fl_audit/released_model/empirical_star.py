@@ -28,7 +28,7 @@ class ThresholdCounts:
 
     thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
     members: Integers  # number of members' losses at or below each threshold, same shape
-    population: Integers  # the same of the population
+    population: Integers  # number of population losses at or below each threshold, shape (..., thresholds)
     # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
     # value, so only there are they the counts of a rule that somebody could apply.
     last: Flags
@@ -216,7 +216,7 @@ class LossAttacks:
     # leak.
     auc: Floats
     tpr_at_fpr_0001: Floats  # largest TPR of a threshold whose FPR is at most 0.1 %, from 0 to 1
-    tpr_at_fpr_001: Floats  # the same at 1 %
+    tpr_at_fpr_001: Floats  # largest TPR of a threshold whose FPR is at most 1 %, from 0 to 1
     yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
     loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
 

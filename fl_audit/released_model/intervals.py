@@ -56,8 +56,8 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 class LossCells(NamedTuple):
     """Losses of one set in cells, in the order of the losses."""
 
-    numbers: Integers  # of losses in each cell, shape (cells,)
-    means: Floats  # of them, shape (cells,); 0 where a cell has none
+    numbers: Integers  # number of losses in each cell, shape (cells,)
+    means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:

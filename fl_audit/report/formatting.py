@@ -193,9 +193,9 @@ class UnitWords:
     measure: str  # in which units that sum is measured
     others: str  # the contributions of the other units
     whether: str  # the secret of the federation, as a question that begins with `whether`
-    that: str  # the same as a statement that begins with `that`, of which somebody may be sure
-    that_short: str  # its repetition, after `sure that`
-    not_that: str  # its denial, after `sure that`
+    that: str  # the secret of the federation as a statement that begins with `that`, of which somebody may be sure
+    that_short: str  # repetition of this statement, after `sure that`
+    not_that: str  # denial of this statement, after `sure that`
     there: str  # the description of one of two compared trainings: `with the record`
     not_there: str  # the description of the other: `without it`
     secret_rounds: str  # the secret of sampled rounds

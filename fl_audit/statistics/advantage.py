@@ -28,7 +28,7 @@ class MeanInterval:
 
     mean: float  # the mean of the numbers
     low: float  # lower end of the interval
-    high: float  # its upper end
+    high: float  # upper end of the interval
     standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
     confidence: float  # least probability with which the interval covers the true mean
     count: int  # number of values
@@ -211,10 +211,10 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
 class MeanAdvantage:
     """The mean over trials of an advantage that each trial has."""
 
-    trials: int  # trials averaged over
-    advantage: float  # their mean, from -1 to 1
+    trials: int  # number of trials
+    advantage: float  # mean of the trials' advantages, from -1 to 1
     low: float  # lower end of the two-sided interval of the mean, at least -1
-    high: float  # its upper end, at most 1
+    high: float  # upper end of the two-sided interval of the mean, at most 1
     confidence: float  # least probability with which the interval covers
 
 

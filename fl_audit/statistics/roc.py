@@ -18,9 +18,9 @@ from fl_audit.errors import require, require_number
 class AreaUnderCurve:
     """The probability that a member scores higher than another, ties counted half."""
 
-    area: float  # its estimate; 1/2 is coin-flipping
+    area: float  # estimate of the area; 1/2 is coin-flipping
     low: float  # lower end of the interval
-    high: float  # its upper end
+    high: float  # upper end of the interval
     confidence: float  # least probability with which the interval covers the true probability
 
 
@@ -65,7 +65,7 @@ class TradeoffBand:
     alarms: Floats  # the shares of the reference group that may pass
     found: Floats  # the share of the other group that passes where at most so many reference scores do
     low: Floats  # lower end of the band: at each point by itself it covers the true share with the confidence asked for
-    high: Floats  # its upper end
+    high: Floats  # upper end of the band
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:

@@ -259,7 +259,11 @@ def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> 
 
 
 def _signal_text(signal: SignalLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences, and a space, on how often the target could count unnoticed: always, and in few trainings."""
+    """Return sentences on the limit of detection for a target that counts more than once, with a space at the end.
+
+    The first sentences are about a target that does so in every training, the last about one that does so in a few
+    trainings.
+    """
     if signal is None:
         return ""
     if signal.trials_needed is None:

@@ -104,9 +104,10 @@ def even_noise(noise: Floats) -> Floats:
 
 @of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the target counts more than once, over the whole run: Student's t, upper tail.
+    """Test whether the target counts more than once in the sums of the whole run: Student's t, upper tail.
 
-    In the result, `measured` is the number of times that it counts by the drift, and `limit` the number that is found.
+    In the result, `measured` is the estimate of the number of times that the target counts, from the drift of the noise
+    along the target's contribution. `limit` is the smallest number of times that the test would find.
     """
     return signal_of(drift_of_run(measured))
 

@@ -60,13 +60,16 @@ class SignalLimit:
     # Number of times that a target as long as the clipping norm has to count to be found with `DETECTION_POWER`; 1 is
     # the claim, infinite where nothing is found.
     limit: float = math.inf
-    # The same of the target of this run, whose contributions may be shorter: how often it would have to count.
+    # Number of times that the target of this run, whose contributions may be shorter than the clipping norm, has to
+    # count to be found.
     times: float = math.inf
     # Number of trials, with rounds like these, from which a limit of 1.5 is reached; None if from none.
     trials_needed: int | None = None
-    # The same of a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings, and once in the others.
+    # Number of trials that are needed for a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trainings,
+    # and once in the others; None if no number is enough.
     rare_trials: int | None = None
-    counted: float = math.nan  # number of times that it counts by measurement; NaN before a run or without it
+    # Number of times that the target counts by measurement; NaN before a run or without a measurement.
+    counted: float = math.nan
 
     @property
     def conclusive(self) -> bool:

@@ -71,7 +71,8 @@ class Judgement:
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
     noise: estimates.NoiseEstimate  # amount of noise over the claim
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
-    epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
+    # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.
+    epsilon_lower_bound_at_level: float
     confidence: float  # the configured one
     method: str  # method of the lower bound, in plain English
     assumption: str  # assumption of the lower bound, in plain English
@@ -83,7 +84,8 @@ class Judgement:
     # never differed, and where nothing is known of it, as of scores alone.
     trials_needed: int | None = None
     conclusive: bool = False  # whether these trials are enough for that
-    # The same of the signal: how often the target could count unseen. None where nothing is asked about it.
+    # Limit of detection for a target that counts more than once in the sum, and the number of times that it counts;
+    # None where no test asks about it.
     signal: SignalLimit | None = None
     words: JudgementWords = JudgementWords()
 

@@ -44,8 +44,8 @@ class AuditConfig:
 
     claim: StatedClaim  # the claim of the app; its rounds are those of a trial, whatever the app's own training has
     trials: int = 220  # number of trials
-    # Their parent, with a directory for every app and every version of its code and of these settings: a run that finds
-    # some trials there plays the others.
+    # Parent of the directories of trials, with one for every app, every version of its code and all settings: a run
+    # that finds some trials there plays the others.
     directory: Path = Path("fl-audit-trials")
     # The contribution of the target's client. None is OWN; the first trials try it in turn with CRAFTED under Flower's
     # wrappers that clip on the server, else with WHOLE where the model has whole numbers or booleans beside others, and

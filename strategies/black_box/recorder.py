@@ -72,7 +72,8 @@ class _Round:
     reply: Floats | None = None  # the reply of the target's client, less the model that it received
     own: Floats | None = None  # the reply of the observing client, less the model that it received
     has_arrived: bool = False  # whether arrays of the target's client arrived
-    others: list[tuple[float, Floats]] = field(default_factory=list)  # the others' replies: weights and updates
+    # Replies of the other clients: weights and updates.
+    others: list[tuple[float, Floats]] = field(default_factory=list)
 
 
 @dataclass

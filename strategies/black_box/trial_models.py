@@ -22,10 +22,10 @@ class Template(NamedTuple):
     """The model of a trial."""
 
     arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
-    # `first`, `second`: two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a
-    # usual update that is a parameter without axes, a counter, a switch or a running statistic.
+    # Unit vector over the trained tensors, zero elsewhere. It moves no parameter without axes, counter, boolean or
+    # running statistic, which a usual update changes in its own way.
     first: Floats
-    second: Floats
+    second: Floats  # unit vector of the same kind, orthogonal to `first`
     tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
     trained: NDArray[np.int64]  # places of the trained parameters
 

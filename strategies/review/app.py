@@ -86,7 +86,10 @@ def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
 
 
 class _Kind(type):
-    """The type of stand-ins: classes, so that they can be called, subclassed, subscripted and named in annotations."""
+    """Metaclass of the stand-ins for objects of missing packages.
+
+    Stand-ins are classes, so that an app can call, subclass and subscript them and name them in annotations.
+    """
 
     def __getattr__(cls, name: str) -> Any:
         return _attribute(name)

@@ -61,7 +61,7 @@ NUMBERS = {
 class Plan(NamedTuple):
     """The trials to play, and their number."""
 
-    kinds: tuple[Scenario, ...]  # their kinds
+    kinds: tuple[Scenario, ...]  # scenarios of the trials
     rounds: int  # rounds of a trial
     budget: Budget  # trials
     words: str  # its number of trials, in words

@@ -66,7 +66,7 @@ class Review:
     buffers: int | None = None  # number of buffers of its own model; None if the model was not seen
     of_records: tuple[OfRecords, ...] = ()  # places where its code names something for the privacy of records
     reported: tuple[str, ...] = ()  # names of the numbers that clients report in trials, beside that of examples
-    asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
+    asked_for: tuple[str, ...] = ()  # names of the reported numbers that the app's own code looks up in replies
     # Parts of the mechanism and its claims that could not be loaded or read, with reasons: nothing is certain then.
     unseen: tuple[str, ...] = ()
     inside: "OfClients | None" = None  # assessment of its clients' training; None if nothing names their privacy

@@ -114,7 +114,7 @@ def trade(played: PlayedData) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: PlayedData) -> Iterator[PaperClaim]:
-    """Yield the claim that both attacks stay above one half under less noise than section 5.2 names."""
+    """Yield the claims that the AUC of either attack stays above 1/2 under less noise than section 5.2 names."""
     if played.data.study is not MembershipStudy.PURCHASES:
         return
     for attack in played.attacks:

@@ -52,7 +52,7 @@ class MembershipFindings:
     areas_of_trials: Mapping[str, Floats]  # AUC of each attack in each trial, (trials,), by its name
     rocs: Mapping[str, RocCurve]  # ROC of each attack, its TPR as the mean over parts at each FPR of `_RATES`
     train_accuracy: Floats  # share of each trial's members whose true record its model classifies right, (trials,)
-    test_accuracy: Floats  # the same of the test records, (trials,)
+    test_accuracy: Floats  # share of the test records that the model of each trial classifies right, (trials,)
     chosen_epoch: Floats  # after how many passes each trial's model was taken, (trials,)
     confidence: Floats  # mean over targets of the model's largest confidence in their true records, (trials,)
     called: Called | None  # None without the black-box attack

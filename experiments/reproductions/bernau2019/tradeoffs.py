@@ -23,10 +23,10 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 class Curve:
     """The AUC of an attack on several runs, and the accuracy of their models: once as found, and in each resample."""
 
-    # `auc`, `accuracy`: mean over trials of the AUC and of the test accuracy; the first row as found, then one row a
-    # resample of trials. Shape (1 + resamples, runs).
+    # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
+    # each resample of trials.
     auc: Floats
-    accuracy: Floats
+    accuracy: Floats  # mean over trials of the test accuracy of each run, in the shape of `auc`
 
     def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
         """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.

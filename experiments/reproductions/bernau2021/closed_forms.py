@@ -50,9 +50,8 @@ _LOOKS_OF_TABLE_3 = {0.01: ("-", "#12426e"), 0.001: ("--", "#b35806")}  # by del
 class NoisyQuery:
     """The query of Figures 1 to 3 under noise N(0, sigma^2 I)."""
 
-    # `epsilon`, `delta`: what Eq. (1) is given; with the sensitivity sqrt(dimensions) it yields sigma.
-    epsilon: float
-    delta: float
+    epsilon: float  # epsilon in Eq. (1), which with the sensitivity sqrt(dimensions) yields sigma
+    delta: float  # delta in Eq. (1)
     dimensions: int = 1  # length of the answer
 
     @property

@@ -101,9 +101,8 @@ class InsiderSetting:
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
     relation: Adjacency  # relation of D and D'
     belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
-    # `neighbour`, `rank`: which neighbour: the `rank`-th most or least dissimilar one.
-    neighbour: str = "most-dissimilar"
-    rank: int = 1
+    neighbour: str = "most-dissimilar"  # kind of neighbour, such as `most-dissimilar` or `least-dissimilar`
+    rank: int = 1  # rank of the neighbour among those of its kind, from 1
 
     @property
     def name(self) -> str:

@@ -47,12 +47,10 @@ _LOST = (
 class Simulated:
     """Two simulations: one with the paper's ten repetitions, and one with more."""
 
-    # `settings`, `many`: settings of the first and of the second simulation.
-    settings: SimulationSettings
-    many: SimulationSettings
-    # `ten`, `more`: their tables, see `simulate`.
-    ten: pd.DataFrame
-    more: pd.DataFrame
+    settings: SimulationSettings  # settings of the first simulation
+    many: SimulationSettings  # settings of the second simulation
+    ten: pd.DataFrame  # table of the first simulation, see `simulate`
+    more: pd.DataFrame  # table of the second simulation, see `simulate`
 
     @property
     def played(self) -> str:

@@ -57,7 +57,8 @@ class Budget:
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the level that every stage has; they add up to 1
     tried: int = 3  # distinguishers that are tried at least, each of another scenario, in the first stage
     most: int = 6  # distinguishers that are tried at most, if so many seem to break the claim
-    # Of them, those that are tried in the second stage, if they break nothing; half of these in the next, and so on.
+    # Number of distinguishers that are tried in the second stage, if none breaks the claim; half as many in the next
+    # stage, and so on.
     deep: int = 2
     # Whether the audit ends with the first distinguisher that breaks the claim, and says nothing of the others.
     until_broken: bool = False

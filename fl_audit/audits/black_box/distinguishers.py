@@ -65,7 +65,10 @@ def _signs(columns: Floats, present: Flags) -> Floats:
 
 
 def _weights(columns: Floats, present: Flags) -> Floats:
-    """Return Fisher's weights of columns whose spread within the groups is 1."""
+    """Return the weights of Fisher's linear discriminant for columns with standard deviation 1 within each group.
+
+    `present` says for each row whether D was used, and so to which of the two groups it belongs.
+    """
     if columns.shape[1] == 1:
         return _signs(columns, present)
     # With few trials for so many columns their correlations are hardly known, and are drawn towards none.

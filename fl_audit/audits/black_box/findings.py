@@ -29,7 +29,7 @@ class NoiseReading:
     shift: float  # by how much D is ahead of D', in the model's units
     spread: float  # standard deviation of the noise there
     mu: float  # shift over spread, the parameter of a Gaussian mechanism of this strength
-    mu_low: float  # its lower bound
+    mu_low: float  # lower confidence bound of mu
     confidence: float  # of the bound, if the noise is Gaussian
     claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
     p_value: float  # of the test of normality

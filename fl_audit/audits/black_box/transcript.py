@@ -43,12 +43,11 @@ class Transcript:
 class Transcripts:
     """Many trials of the same scenario, stacked."""
 
-    # `steps`, `released`, `direction`, `others`, `own`: as of `Transcript`, with a leading axis of trials.
-    steps: Floats
-    released: Floats
-    direction: Floats
-    others: Floats
-    own: Floats
+    steps: Floats  # steps of the model, see `Transcript`, with a leading axis of trials
+    released: Floats  # released models, see `Transcript`, with a leading axis of trials
+    direction: Floats  # direction of the difference, see `Transcript`, with a leading axis of trials
+    others: Floats  # contributions of the others, see `Transcript`, with a leading axis of trials
+    own: Floats  # contribution of the observing client, see `Transcript`, with a leading axis of trials
     contributed: Flags  # as of `Transcript`, bool (trials,)
     has_release: Flags  # as of `Transcript`, bool (trials,)
     numbers: Floats  # shape (trials, names); NaN where a number was missing

@@ -31,7 +31,7 @@ class OneRunCertificate:
     # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
     # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
     epsilon_lower: float
-    epsilon_claimed: float  # the same for the claim as it stands
+    epsilon_claimed: float  # epsilon at `delta` of the whole training by the claim as it stands
     delta: float  # the bounds are on epsilon at this delta
     confidence: float  # probability with which the bounds hold where the assumption does
     method: OneRunMethod  # of the bound; `method.assumption` says what it rests on

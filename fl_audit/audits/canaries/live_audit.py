@@ -56,7 +56,8 @@ class InterimAnalysis:
     """The result after a number of complete rounds."""
 
     rounds: int  # number of rounds
-    finding: OneRunCertificate  # their certificate; the bounds of all declared looks hold together, with the confidence
+    # Certificate of these rounds; the bounds of all declared analyses hold together, with the confidence.
+    finding: OneRunCertificate
     is_violated: bool  # whether they break the guarantee at this look's share of the level
 
 
@@ -81,8 +82,8 @@ class LiveFinding:
     # Whether 1.5 times the guarantee, or, where that is 0, 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
     dilution: Dilution  # the updates that hide it
-    knows_others: bool  # whether it was kept of every whole round how many others answered
-    knows_weights: bool  # the same of what the replies of canaries weigh
+    knows_others: bool  # whether the number of other clients that answered was stored for every complete round
+    knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
     weights: tuple[float, ...]  # least weight of each canary over rounds, relative to the heaviest client; from 0 to 1
     level: float  # share of the level that a look has
     # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
@@ -90,10 +91,10 @@ class LiveFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the looks so far; more rounds than claimed are a violation by themselves.
+        """The verdict by the interim analyses so far; more rounds than claimed are a violation by themselves.
 
-        Looks are no evidence where canaries that should send nothing seem to send their opposite, and so stand out
-        more, nor where models were seen that are not those that the rounds went on from.
+        The analyses do not count as evidence in two cases: canaries that should send nothing seem to send their
+        opposite, which makes them easier to see; or rounds start from other models than the previous rounds released.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -219,7 +220,7 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
-    """Return the certificate of the first complete rounds; without canaries on both sides it proves nothing."""
+    """Return the certificate of the first complete rounds; it proves nothing unless canaries are both in and out."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)

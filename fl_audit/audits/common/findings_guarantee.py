@@ -204,8 +204,8 @@ class MeasuredAdvantage:
     # Share of trials in which it named the first record where this was randomised, less the share in which it named it
     # where the other one was: from -1 to 1.
     advantage: float
-    low: float  # lower end of its interval, from two Clopper-Pearson intervals, one for each share
-    high: float  # its upper end
+    low: float  # lower end of the interval, from two Clopper-Pearson intervals, one for each share
+    high: float  # upper end of the interval
     trials: int  # number of trials
     confidence: float  # least probability with which the interval covers
 

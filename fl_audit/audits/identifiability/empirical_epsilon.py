@@ -24,7 +24,7 @@ class EpsilonInterval:
 
     epsilon: float  # the point value, at least 0; infinite for an advantage of 1
     low: float  # lower end of the interval, at least 0
-    high: float  # its upper end, which may be infinite
+    high: float  # upper end of the interval, which may be infinite
     confidence: float  # least probability of the interval; 1 where nothing is random
     note: str  # the meaning of the interval, in words
 

@@ -24,11 +24,11 @@ from fl_audit.verdict.verdict import Judgement
 class EmpiricalFinding:
     """The findings of a run on epsilon."""
 
-    # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
-    # with their intervals; the first is None where the insider cannot work out what it sees.
+    # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021, with its interval; None where the
+    # insider cannot compute the sensitivities.
     from_sensitivity: EpsilonInterval | None
-    from_belief: EpsilonInterval
-    from_advantage: EpsilonInterval
+    from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii), with its interval
+    from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii), with its interval
     decisive: Judgement  # the judgement behind the verdict
     bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no trial
 

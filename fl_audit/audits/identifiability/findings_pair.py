@@ -129,7 +129,7 @@ class CraftedFinding:
 
     initial: CraftedMeasures  # at the initial weights
     first: float | None  # local sensitivity over the global one, mean over trials, in round 1; None where unmeasured
-    mean: float | None  # the same over all rounds
+    mean: float | None  # local sensitivity over the global one, mean over trials and rounds; None where unmeasured
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `crafted`."""

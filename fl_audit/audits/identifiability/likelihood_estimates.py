@@ -98,7 +98,7 @@ class PairInterval:
 
     value: float  # the estimate
     low: float  # lower end of the interval
-    high: float  # its upper end, which may be infinite for an epsilon
+    high: float  # upper end of the interval, which may be infinite for an epsilon
     confidence: float  # least probability with which it covers
 
 

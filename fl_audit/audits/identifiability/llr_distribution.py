@@ -34,8 +34,8 @@ class InnovationGroup:
     variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same trial; 0 expected
     mean_z: float  # distance of the mean from what is expected, in standard errors
-    variance_z: float  # the same of the variance
-    serial_correlation_z: float  # the same of the serial correlation
+    variance_z: float  # distance of the variance from the expected one, in standard errors
+    serial_correlation_z: float  # distance of the serial correlation from the expected one, in standard errors
     ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property

@@ -110,8 +110,10 @@ class AttackResults:
     # The epsilon that its scores prove, from one target of every trial; None where its trials were each other's shadows
     # and none were kept apart.
     bound: LowerBound | None
-    one_run: OneRunBound | None  # the epsilon that the first trial alone proves; None of who knows other coins of it
-    # The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
+    # Epsilon that the first trial alone proves; None for an adversary that knows other coins of this trial.
+    one_run: OneRunBound | None
+    # Epsilon that the same guesses prove by the whole trade-off curve of (epsilon, delta)-DP; each of both bounds holds
+    # by itself.
     by_tradeoff: OneRunBound | None = None
 
 

@@ -49,7 +49,9 @@ class AttackFinding:
     largest_auc: (
         float | None
     )  # AUC that is allowed to an insider, who is compared over trials; None without a guarantee
-    largest_order: float | None  # the same of an attacker who is shown a member and another of the same trial
+    # AUC that is allowed to an attacker who is shown a member and a nonmember of the same trial; None without a
+    # guarantee.
+    largest_order: float | None
     # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the guarantee allows.
     largest_rates: tuple[float | None, float | None, float | None]
 
@@ -87,7 +89,7 @@ class Scores:
     """The scores of one attack, or the log-odds of the insiders, in all trials."""
 
     values: Floats  # higher for a likelier member, (trials, targets)
-    apart: Floats | None  # the same where some trials were shadows alone, which are NaN; None where none were kept so
+    apart: Floats | None  # scores with NaN in trials that served as shadows; None where no trials were kept apart
     membership: Membership  # the membership
     of_insiders: bool = False  # whether they are log-odds of insiders
 
@@ -221,8 +223,8 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 class AttributeGuesser:
     """The success of an adversary that guessed an attribute of every target."""
 
-    members: float  # share guessed right of targets that were in, over all trials
-    others: float  # the same of those that were not
+    members: float  # share of targets that were in whose attribute was guessed right, over all trials
+    others: float  # share of targets that were out whose attribute was guessed right, over all trials
     advantage: MeanAdvantage  # the first less the second, the mean over trials
 
 

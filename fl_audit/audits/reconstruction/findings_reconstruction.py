@@ -21,9 +21,9 @@ class Success:
 
     guesses: int  # number of the attacker's guesses
     share: float  # share of the trials in which one of them is right, from 0 to 1
-    low: float  # lower end of its Clopper-Pearson interval
-    high: float  # upper end
-    chance: float  # the same share without a release
+    low: float  # lower end of the Clopper-Pearson interval of the share
+    high: float  # upper end of the Clopper-Pearson interval of the share
+    chance: float  # share of the trials in which one of them is right without a release
     bound: float  # the largest share that the guarantee allows
 
 

@@ -64,7 +64,7 @@ class ReconstructionJudging:
 
 
 def candidate_ranks(run: FinishedRun) -> Integers | None:
-    """Return the rank of the true candidate, (trials,); None outside this audit, or without insider."""
+    """Return the rank of the true candidate in each trial, (trials,); None in other audits, or without an insider."""
     return run.once(_ranks)
 
 

@@ -176,9 +176,9 @@ class Level:
 class Drawing:
     """The attacker's reconstructions under some noise."""
 
-    level: Level  # the noise
-    pictures: Floats32  # float32 (pictures, *shape)
-    likeness: ReconstructionQuality  # their similarity to the true ones
+    level: Level  # level of the noise
+    pictures: Floats32  # the reconstructed pictures, float32 (pictures, *shape)
+    likeness: ReconstructionQuality  # similarity of the reconstructed to the true pictures
     guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
 
 
@@ -215,8 +215,8 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 class ImageTargets:
     """The images to reconstruct, and the candidates among which they are to be identified."""
 
-    pictures: Tensor  # the true ones, float32 (owners, each, *shape)
-    labels: Tensor  # their labels, int64 (owners, each)
+    pictures: Tensor  # the true pictures, float32 (owners, each, *shape)
+    labels: Tensor  # labels of the true pictures, int64 (owners, each)
     candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
 
 
