@@ -70,7 +70,7 @@ class _Line:
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record the duration of the first of several calls that were made together, from which later calls are planned."""
+        """Record the seconds per unit of work of calls that were made together, by which later calls are planned."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
