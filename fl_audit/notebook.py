@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks, whose look they take, and for pages."""
+"""Tables as HTML, for notebooks, whose style they take, and for pages."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

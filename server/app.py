@@ -1,4 +1,4 @@
-"""The Flower ServerApp, which plays the federation in waves and delivers each finished batch."""
+"""The Flower ServerApp, which trains the federation in waves of batches and delivers each finished batch."""
 
 import time
 from collections import defaultdict
@@ -360,7 +360,7 @@ def measured_layout(federation: LoadedFederation) -> ResidualsLayout:
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
-    """Return the mechanism's columns of every round where nobody measures the local sensitivity."""
+    """Return the mechanism's columns of every round where the local sensitivity is not measured."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}

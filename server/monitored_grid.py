@@ -1,4 +1,4 @@
-"""A grid that stops waiting at the first failure, or when nobody answers any more; and the discovery of clients."""
+"""A grid that stops waiting at the first failure, or when no client replies any more; and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

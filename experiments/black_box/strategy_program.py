@@ -1,4 +1,4 @@
-"""The program of the process that `fl-audit strategy` starts: it plays the trials and reports the results."""
+"""The program of the process that `fl-audit strategy` starts: it plays the trials and sends the results."""
 
 import math
 from collections.abc import Callable

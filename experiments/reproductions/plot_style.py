@@ -1,4 +1,4 @@
-"""The look of the reproductions' figures: lines, markers and hatches tell things apart, not colours alone."""
+"""The style of the reproductions' figures: lines, markers and hatches differ, not colours alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -72,7 +72,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
 
 def _record(paper: Paper[Any], item: Item, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the record of an item, which keeps the origin of its runs and notes where it was judged again."""
+    """Return the record of an item, which keeps the origin of its runs and records the newer evaluation."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {"extent": str(Extent.FULL), "run_commits": [], "trials": 0, "minutes": 0.0, "commit": commit, "made": now}
     if old is not None:

@@ -148,7 +148,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one core."""
+    """Carry out as many runs at a time as there are cores, each in a process, since small models use one core."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:

@@ -1,4 +1,4 @@
-"""The disk space of a run, computed before it is played."""
+"""The disk space of a run, computed before the run begins."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -30,7 +30,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for images and has none, or guarantees something, but not to everybody.
+    """Refuse image reconstruction in a run without images, or with a guarantee that does not cover all units.
 
     Raises `InputError` with the reason.
     """

@@ -162,7 +162,7 @@ def sampling_rate(config: RunConfig) -> Fraction:
 
 
 def rounds_of(config: RunConfig) -> int:
-    """Return k, the number of rounds: as many as let a record or user take part `epochs` times on average."""
+    """Return the number of rounds k in which a record or user takes part `epochs` times on average."""
     training = config.training
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"

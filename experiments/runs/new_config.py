@@ -256,7 +256,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
 
 
 def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
-    """Return the name of the model: one that is said, or the built-in one for a table or a text."""
+    """Return the name of the model: the one that the user named, or the built-in one for a table or a text."""
     if wishes.model is not None:
         return wishes.model
     if "text" not in data:

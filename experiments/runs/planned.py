@@ -41,7 +41,7 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedLimi
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalLimit | None:
-    """Return how often a target could count unnoticed that is in half of the trials, or in all if it is replaced.
+    """Return the limit of detection for a target that counts more than once, in half or, if replaced, all trials.
 
     It is None without an insider or a claim, or without the exact likelihood ratio of the target's contribution.
     """

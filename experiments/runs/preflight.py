@@ -136,7 +136,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return how many times farther than by the first step a model may get in all rounds."""
+    """Return the largest ratio of the distance that a model moves in all rounds to that of the first step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
@@ -169,14 +169,14 @@ def _too_large(said: str, levers: Sequence[_Lever]) -> str:
 
 
 def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
-    """Return what decides how far a step goes."""
+    """Return the settings that determine the length of a step."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = _Lever("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
 def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Lever]:
-    """Return what decides how large the noise is: the clipping norm, and what the noise multiplier follows from."""
+    """Return the settings that determine the size of the noise: clipping norm and those behind the noise multiplier."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
         return []

@@ -1,4 +1,4 @@
-"""Progress displays of long work, which are silent where nobody looks."""
+"""Progress displays of long work on standard error, which the verbosity can silence."""
 
 import threading
 import time

@@ -318,7 +318,7 @@ def finish(
 
 
 def _looks(run: RunDirectory, trials: int) -> tuple[int, ...]:
-    """Return the numbers of trials at which the run was judged, including now; a rewritten report is no look."""
+    """Return the numbers of trials at which a verdict was computed, including now, but not by rewriting a report."""
     earlier = set[int]()
     with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
         earlier = set(map(int, read_json(run.summary).get("looks") or ()))

@@ -1,4 +1,4 @@
-"""Check of a run before it is played: its data, guarantee, limits of detection, time and memory."""
+"""Check of a run before it begins: its data, guarantee, limits of detection, time and memory."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -66,7 +66,7 @@ class Check:
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
-    """Check everything that a run will need, and play a few rounds of it; nothing is written.
+    """Check everything that a run will need, and train a few rounds of it; nothing is written.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class Secret(BaseModel):
 
     @property
     def keyed_data(self) -> str | None:
-        """The public digest of the records, with a key without which nobody can test records on it."""
+        """The public digest of the records, keyed so that only owners of the key can test records against it."""
         if self.data_key is None:
             return None
         return hmac.new(bytes.fromhex(self.data_key), self.data.encode(), "sha256").hexdigest()

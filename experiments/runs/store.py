@@ -215,7 +215,7 @@ def _remove(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and its parents that nobody but the owner may read."""
+    """Make a directory and its parents that only the owner may read."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)

@@ -91,7 +91,7 @@ def summarise(
 
 
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
-    """Return the largest groups of records and users, counting a column that looks like a person's."""
+    """Return the largest groups of records and users, counting a column that could name persons."""
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)

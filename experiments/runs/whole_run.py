@@ -1,4 +1,4 @@
-"""A run as requested by the command line or the Python API, which both play it through this module.
+"""A run as requested by the command line or the Python API, which both start it through this module.
 
 The module imports little, so that faults of a configuration or a directory are reported before slow imports.
 """
@@ -29,7 +29,7 @@ _OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster
 
 @dataclass(frozen=True)
 class WholeRun:
-    """A run that can be played: its configuration is valid, and its directory can be used."""
+    """A run that can begin: its configuration is valid, and its directory can be used."""
 
     config: RunConfig
     directory: Path

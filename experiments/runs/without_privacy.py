@@ -1,4 +1,4 @@
-"""The same training without privacy beside a run: given to `report --without-privacy`, or played by `run`."""
+"""The same training without privacy beside a run: given to `report --without-privacy`, or run by `run`."""
 
 import os
 from pathlib import Path

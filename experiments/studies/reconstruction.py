@@ -91,7 +91,7 @@ def _trial(plan: AuditPlan, parties: Parties) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return how often the insider's own arithmetic identifies the right corner of a simplex."""
+    """Return the share of trials in which the insider's arithmetic identifies the right corner of a simplex."""
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
     truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2

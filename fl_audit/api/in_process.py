@@ -88,7 +88,7 @@ def _play(asked: WholeRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Refuse to play on Ray where the caller has started Ray: a run ends the Ray that it uses."""
+    """Refuse to run on Ray where the caller has started Ray, since a run shuts down the Ray that it uses."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)

@@ -78,7 +78,7 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run with a claim, before it is played."""
+    """A planned run with a claim."""
 
     public: "Federation"
     guarantee: "Guarantee"  # the claim
@@ -126,7 +126,7 @@ class AuditJudging(Protocol):
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalLimit | None":
-        """Return how often a target could count unnoticed; None where no insider has its exact likelihood ratio."""
+        """Return the limit of detection for a target that counts more than once; None without an exact LLR."""
 
 
 class AuditKind(ABC):

@@ -116,7 +116,7 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return what records of two axes are, in words."""
+    """Return words for records with two axes, such as pictures or sequences."""
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"

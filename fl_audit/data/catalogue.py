@@ -296,7 +296,7 @@ def _with_owners_as_users(source: Source) -> Source:
 
 
 def _with_fewer_per_user(source: Source, most: OptionValue) -> Source:
-    """Return a data set with the first records of every user, in the order of the file, at most so many."""
+    """Return a data set with at most a given number of records of every user, the first in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
     require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")
     require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")

@@ -157,7 +157,7 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
-    """Return what the columns of a table became, a line for each; of more than `most`, the odd ones and a count.
+    """Return the use of each column of a table, one line each; of more than `most`, the unusual ones and a count.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
 
 def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
-    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name.
+    """Return the use of a column of labels or owners: the number of classes or owners, and the first few by name.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 
 def _hint(values: NDArray[np.str_]) -> str:
-    """Return how a column is read as text, as the end of a message; nothing where most cells are single words."""
+    """Return advice to read a column as text, as the end of a message; empty where most cells are single words."""
     return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 

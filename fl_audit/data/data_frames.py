@@ -65,7 +65,7 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return how a list of columns begins in a message about one that is not among them."""
+    """Return the beginning of a list of columns, for a message about a name that is not among them."""
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -166,7 +166,7 @@ def source_of_frames(
 
 
 def _counted(words: Mapping[str, int]) -> str:
-    """Return how often each word stood for a missing value, in brackets; nothing where only cells were empty."""
+    """Return the number of records with each word for a missing value, in brackets; empty if only cells were empty."""
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
     return f" ({', '.join(named + empty)})" if named else ""

@@ -77,7 +77,7 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`.
+    """Return the number of records to prepare at a time, so that they and their pairs fit into `BLOCK_BYTES`.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 
 
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
-    """Return what `exact_block` returns, by the fastest arithmetic, and a bound on the difference (0 if there is none).
+    """Return `exact_block` by the fastest arithmetic, and a bound on its error (0 if there is none).
 
     Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
     products (Higham 2002, section 3.1) and cover the rounding of both sides.

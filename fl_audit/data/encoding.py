@@ -161,7 +161,7 @@ class Attribute:
     prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
 
     def codes(self, features: Floats32) -> Integers:
-        """Return which of the values records of the same data set have, from 0, shape (n,), by all their features."""
+        """Return the index of the attribute's value in each record, from 0, shape (n,), computed from its features."""
         return _codes(features[:, self.column.places], self.values)
 
 
@@ -222,7 +222,7 @@ def _values_of(source: Source, column: TableColumn) -> Floats32:
 
 
 def with_values(records: Records, index: int, source: Source, named: str) -> Records:
-    """Return records with one of them in as many versions as a column has values, and nothing else changed.
+    """Return records in which one record is repeated with each value of a column, and nothing else is changed.
 
     `InputError` if there is no such column with 2 to 100 values.
 

@@ -1,4 +1,4 @@
-"""Finding and reading data files, plain or packed, with errors that say what to do."""
+"""Finding and reading data files, plain or packed, with errors that name a remedy."""
 
 import gzip
 import os
@@ -98,7 +98,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked if its first bytes say gzip; `InputError` if it is empty or cannot be read."""
+    """Return a file's content, decompressed if it is gzipped; `InputError` if it is empty or cannot be read."""
     with _readable(path, (gzip.BadGzipFile, zlib.error, EOFError), "damaged gzip data", "a complete file"):
         content = path.read_bytes()
         content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content

@@ -96,7 +96,7 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
 
 def comparable(records: Records) -> Records:
-    """Return records whose features, one by one, say how they differ.
+    """Return records in a form in which two of them can be compared feature by feature.
 
     Those of packed graphs become truth values: which nodes are there, and which pairs of nodes are joined, each pair
     once. The Euclidean distance of two graphs is then the root of the number of these in which they differ, with nodes
@@ -116,7 +116,7 @@ def comparable(records: Records) -> Records:
 
 
 def packed_shape(nodes: int) -> tuple[int, int]:
-    """Return the shape of a packed graph of up to so many nodes.
+    """Return the shape of a packed graph with up to a given number of nodes.
 
     Examples
     --------

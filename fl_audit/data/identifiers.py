@@ -118,7 +118,7 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
 def possible_identifiers(
     frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
 ) -> tuple[Identifier, ...]:
-    """Return columns of whole numbers that could number persons as well as be amounts, and nothing tells which.
+    """Return columns of whole numbers that could be numbers of persons as well as amounts.
 
     Their values repeat over most records, with 1.2 to 50 records a value. Numbers of persons are spread evenly over
     their range, how often one occurs says nothing about its neighbours, and neither do other columns rise or fall with
@@ -188,7 +188,7 @@ def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier
 
 
 def _distance_from_person(one: Identifier) -> tuple[int, int]:
-    """Return how far a name is from that of a person, and the number of values: persons are fewer than their visits."""
+    """Return the distance of a name from that of a person, and the number of values: persons are fewer than visits."""
     if is_named_so(one.name):
         return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
     return 2, one.values

@@ -58,7 +58,7 @@ def _determines(values: Integers, codes: Integers) -> bool:
 
 
 def _repeats(values: Integers, sizes: Integers) -> bool:
-    """Return whether so many records share a value that agreement within each value is no chance."""
+    """Return whether enough records share a value that agreement within each value is not due to chance."""
     shares = sizes / sizes.sum()
     repeated = len(values) - (int(values.max()) + 1)
     return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > _SURE
@@ -77,6 +77,6 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return whether so many records could lie in so many orders that ranges of classes are no chance."""
+    """Return whether enough records could lie in so many orders that ranges of classes are not due to chance."""
     orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
     return orders > _SURE

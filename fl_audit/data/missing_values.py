@@ -1,4 +1,4 @@
-"""Words that stand for a missing value only where the setting `missing` says so, and that must not be passed over."""
+"""Words that count as missing values only if the setting `missing` names them, and that must not go unnoticed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

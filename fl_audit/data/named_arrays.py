@@ -71,7 +71,7 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
 
 
 def comparable(records: Records) -> Records:
-    """Return records whose features, one by one, say how they differ.
+    """Return records in a form in which two of them can be compared feature by feature.
 
     The Euclidean distance of two ids says nothing, so texts are compared as the sets of their tokens: of every array of
     ids, such as input_ids, there is a 1 for each id that occurs and a 0 for each other one. The Euclidean distance of

@@ -240,7 +240,7 @@ def _group_of_rank(
     rank: int,
     many: str,
 ) -> int:
-    """Return which of several groups of records is most or least dissimilar from the others, or follows it in rank."""
+    """Return the index of the group of records with a given rank among those most or least dissimilar from others."""
     count = len(groups)
     require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
     scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)

@@ -145,7 +145,7 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return which part holds each of so many numbers."""
+    """Return the number of the part that holds each record, shape (count,)."""
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number
@@ -159,7 +159,7 @@ def _dealt(client: Integers, clients: int) -> tuple[Integers, ...]:
 
 
 def users_of(records: Records) -> Integers:
-    """Return whose each record is, users numbered from 0 as they first appear; `InputError` if they are unknown."""
+    """Return the user of each record, numbered from 0 as they first appear; `InputError` if users are unknown."""
     if records.user is None:
         accepted = "accepted is user in [data], which names a column (csv, hf:) or an array (npz)"
         raise InputError(

@@ -72,7 +72,7 @@ def ranked_pairs(
 def pair_of_rank(
     inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
 ) -> tuple[int, int]:
-    """Return the last pair of `ranked_pairs` for so many pairs, in memory that does not grow with the rank.
+    """Return the pair with a given rank in `ranked_pairs`, in memory that does not grow with the rank.
 
     All pairs are gone through once for every `_KEPT` ranks.
 

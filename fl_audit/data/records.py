@@ -129,7 +129,7 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class DataWarning:
-    """Something about the data of a run that its user should look at."""
+    """A property of the data of a run that its user should check."""
 
     text: str  # the warning, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that fix it
@@ -157,7 +157,7 @@ def some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column that looks as if it named a person or a thing, where a record should only describe one."""
+    """A column that seems to name a person or a thing, where a record should only describe one."""
 
     name: str  # name of the column
     values: int  # number of its different values, at least 2

@@ -57,7 +57,7 @@ class TableText:
         return [name.strip() for name in next(split_rows(filled, self.separator), [])]
 
     def lines_above(self, names: Sequence[str] = ()) -> int:
-        """Return how many lines stand above the line of names, as a title does; 0 where none seems to.
+        """Return the number of lines above the line of names, such as a title; 0 where there seem to be none.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
 
 
 def _words_of(settings: TableSettings) -> list[str]:
-    """Return the columns in which no number is looked for."""
+    """Return the columns that are read as words, even if their cells are numbers."""
     return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
@@ -97,7 +97,7 @@ def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which codes that numbers would not tell apart are text.
+    """Return a table in which codes that are different texts but equal numbers stay text.
 
     Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
     """
@@ -211,7 +211,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
+    """Return the decimal mark of a table; refuse a table in which every mark could be a decimal or thousands mark."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)

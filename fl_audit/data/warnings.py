@@ -73,7 +73,7 @@ def cautions(
 
 
 def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
-    """Yield a warning of classes whose names mostly say that there is no label."""
+    """Yield a warning about classes most of whose names mean that there is no label."""
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
         remedy = Remedy("missing", (word,))
@@ -219,7 +219,7 @@ def _combinations(number: int) -> str:
 
 
 def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning of columns that say how many others a record stands for.
+    """Yield a warning about columns that state the number of persons or things for which a record stands.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class Contributed:
         return torch.zeros(len(self.total)).double() if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "Contributed":
-        """Return what is left where the unit takes part in some trials only, bool (trials,)."""
+        """Return the contribution where the unit takes part in some trials only, bool (trials,); zero in the others."""
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
         return Contributed(self.total * counts.unsqueeze(1), within)
@@ -259,7 +259,7 @@ class OwnDraws:
 
 
 def private_steps(mechanism: Mechanism) -> PrivateSteps:
-    """Return what a client does in a round of private training."""
+    """Return the settings of a client's private training in a round."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 

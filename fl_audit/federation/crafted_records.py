@@ -44,7 +44,7 @@ class CraftedMeasures:
 
 
 def box_of(features: Floats32) -> Box:
-    """Return which values the features of a crafted record may have, from all records that there are.
+    """Return the range of values of a crafted record's features, from all records that there are.
 
     Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
     it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go

@@ -120,7 +120,7 @@ def _shared_clients(
 def _log_odds_of_bits(
     federation: LoadedFederation, shared: Contributed, sides: tuple[Contributed, Contributed], side: SideInformation
 ) -> tuple[Tensor, Tensor] | None:
-    """Return what the noised bits say for each differing contribution's being in, against nothing being in."""
+    """Return the log-odds by the noised bits that each differing contribution is in, against none being in."""
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
@@ -161,7 +161,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 
 
 class WhitenedStep(NamedTuple):
-    """A round, and the factor by which it is multiplied in the whitened sum that an adversary weighs."""
+    """A round, and the factor by which it is multiplied in the whitened sum that an adversary evaluates."""
 
     factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
     number: int  # the round, from 1

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def number_of_directions(parameters: int) -> int:
-    """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
+    """Return the number of public directions along which noise is measured: at most half of the model's parameters."""
     return min(16, parameters // 2)
 
 
@@ -56,7 +56,7 @@ class HeldOut(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
-    """Return so many orthonormal directions; kept, for federations that differ elsewhere look along the same ones."""
+    """Return a number of orthonormal directions; they are stored, since all federations measure along the same ones."""
     drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
     return torch.from_numpy(np.linalg.qr(drawn)[0]).float()
 
@@ -103,7 +103,7 @@ class LoadedFederation:
         return self.public.units
 
     def unit_of_records(self, client: int) -> Integers:
-        """Return which unit each record of a client's shard belongs to."""
+        """Return the unit to which each record of a client's shard belongs."""
         match self.unit:
             case Unit.RECORD:
                 return self.shards[client]
@@ -153,7 +153,7 @@ class LoadedFederation:
 
     @property
     def insider(self) -> int:
-        """The first client that attacks; where there is one client alone, which nobody asks, that one."""
+        """The first client that attacks; in a federation of one client, which gets no queries, this client."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
@@ -242,7 +242,7 @@ class LoadedFederation:
 
     @cached_property
     def directions(self) -> Tensor:
-        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is looked at.
+        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is measured.
 
         They live on evenly spread coordinates, see `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
         """
@@ -252,7 +252,7 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """The clients that hold targets of the federation, with these: what each is told the secret of."""
+        """The clients that hold targets of the federation, with these targets, whose membership each client gets."""
         if self.unit is Unit.CLIENT:
             return {int(client): (target,) for target, client in enumerate(self.targets)}
         units = (self.units_of(client) for client in range(len(self.shards)))
@@ -264,7 +264,7 @@ class LoadedFederation:
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return what a client holds in every trial: its shard, without the differing unit; taken once."""
+        """Return a client's records in every trial: its shard without the differing unit; computed once."""
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)

@@ -60,7 +60,7 @@ class Membership:
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "Membership":
-        """Return the columns of some targets: what the client that holds them is told."""
+        """Return the columns of some targets, which the client that holds these targets receives."""
         return Membership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:

@@ -45,17 +45,17 @@ class SideInformation:
     noise_seeds: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what there is, by name."""
+        """Return the tensors of the side information that are present, by name."""
         named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
-        """Return what `tensors` named."""
+        """Return the side information from tensors by name, the inverse of `tensors`."""
         return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
     def first(self, trials: int) -> "SideInformation":
-        """Return what is known of the first trials."""
+        """Return the side information of the first trials only."""
         named = {name: value[:trials] for name, value in self.tensors().items()}
         return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
 
@@ -178,7 +178,7 @@ def refuse_blurred(share: Floats) -> None:
 
 
 def show(view: View, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
-    """Return what clients see of a round.
+    """Return the part of a round that clients see.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class _HeldTensors:
         self._lock = threading.Lock()
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
-        """Return what is held under a key, None if nothing is."""
+        """Return the tensors that are stored under a key, None if there are none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -165,7 +165,7 @@ class RecordClaim:
 
 
 def record_claim(federation: LoadedFederation) -> RecordClaim | None:
-    """Return what a federation guarantees each record by itself; None where records are not randomised."""
+    """Return the claim of a federation for each record by itself; None where records are not randomised."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
         return None

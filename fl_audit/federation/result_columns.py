@@ -12,7 +12,7 @@ Table = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """Named columns by table; who finds something new names a column, and nobody else has to know."""
+    """Named columns by table; code that finds something new adds a column, which no other code has to know."""
 
     trials: Table = field(default_factory=dict)  # of shape (trials,)
     rounds: Table = field(default_factory=dict)  # of shape (trials, rounds)

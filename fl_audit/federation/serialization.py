@@ -58,7 +58,7 @@ class SentFederation:
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
-        """Have this process play the federation, without data but those that came with it."""
+        """Register the federation in this process, which has no data but those that came with it."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
         register_federation(

@@ -105,7 +105,7 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Whether a module does more than its type says."""
+    """Whether a module does more than its type implies, by hooks or a replaced forward."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 

@@ -1,4 +1,4 @@
-"""Frozen convolutional cores: layers that nobody trains, whose weights come from a file that the user has.
+"""Frozen convolutional cores: layers that are not trained, whose weights come from a file that the user has.
 
 What a frozen core makes of a record is the same in all trials and rounds. So records pass through it once, when they
 are loaded, and the model that is trained, stacked and clipped is the head on top of it.
@@ -61,7 +61,7 @@ class VggCore(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return what images (n, 1 or 3, height, width) in [0, 1] look like to the head: see `core_shape`."""
+        """Return the input of the head for images (n, 1 or 3, height, width) in [0, 1]: see `core_shape`."""
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])

@@ -50,7 +50,7 @@ class LocalSchedule:
         require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
-        """Return how many steps a client takes that has so many records."""
+        """Return the number of steps of a client that has a given number of records."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None, "one of the two is given"
@@ -237,7 +237,7 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return where some trials end."""
+    """Return the parameters at the end of local training in some trials."""
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:

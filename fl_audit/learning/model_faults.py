@@ -45,7 +45,7 @@ class FaultPlace(NamedTuple):
 
 
 def names_of(count: int) -> tuple[str, ...]:
-    """Return how records are named that are known by nothing but their places."""
+    """Return names for records that are known by nothing but their positions."""
     return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
 
 
@@ -265,14 +265,14 @@ class _Watch:
         return self._begun[-1][0] if self._begun else ""
 
     def place(self, error: BaseException, record: str | None) -> FaultPlace:
-        """Return where the run that has just failed did."""
+        """Return the layer at which the run that has just failed did so."""
         path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
         largest = float(given.max()) if given is not None and given.numel() else 0.0
         return FaultPlace(layer, path, given, record, error, largest)
 
 
 def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return what fixes a fault; None where that is not known."""
+    """Return the remedy for a fault; None where it is not known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"

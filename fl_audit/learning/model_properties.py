@@ -47,7 +47,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return where a tensor lies; None of one without a place of its own, as `torch.func` makes them."""
+    """Return the address of a tensor's memory; None of one without memory of its own, as `torch.func` makes them."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

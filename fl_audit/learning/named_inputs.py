@@ -35,7 +35,7 @@ def width_of(inputs: tuple[NamedInput, ...]) -> int:
 
 
 def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
-    """Return how many ids the tokens of a text have; None where no public vocabulary says so.
+    """Return the number of ids that the tokens of a text can have; None where no public vocabulary determines it.
 
     Examples
     --------

@@ -116,7 +116,7 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
 
 
 def _logits_within(outputs: object, count: int, classes: int) -> str:
-    """Return what takes the logits out of something that holds them, as it is written behind a call."""
+    """Return code, as written behind a call, that takes the logits out of an object that holds them."""
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:
         names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())

@@ -56,13 +56,13 @@ class PrivateSteps:
     noise_multiplier: float
 
     def count(self, records: int) -> int:
-        """Return how many steps a client with so many records takes in a round."""
+        """Return the number of steps in a round of a client with a given number of records."""
         if self.schedule.steps is not None:
             return self.schedule.steps
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return how many of so many records a step takes on average, by which it divides their sum."""
+        """Return the mean number of records in a step, by which the step divides the sum of gradients."""
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:

@@ -18,7 +18,7 @@ _TRIED = 2
 
 
 class SharedLookups:
-    """Gives each record a row of its own where a model looks up the same for all of them, such as positions.
+    """Gives each record a row of its own where a model makes one lookup for all records, such as of positions.
 
     Opacus takes the first axis of a layer's input for the records, so that positions of shape (1, tokens) count as one
     record.

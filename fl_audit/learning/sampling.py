@@ -104,7 +104,7 @@ class BatchWorkload(Portion):
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return which entries count, and each trial's sample as ascending indices, padded with the index 0."""
+    """Return a mask of valid entries, and each trial's sample as ascending indices, padded with the index 0."""
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
     place = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]

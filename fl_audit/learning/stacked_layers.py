@@ -23,7 +23,7 @@ def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Return whether a module is nothing but layers of torch in a row, so that no code of anybody else ever runs."""
+    """Return whether a module is only a row of torch layers, so that no other code runs in it."""
     return all(
         type(layer).__module__.startswith("torch.nn.modules.")
         and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))

@@ -141,7 +141,7 @@ class StackedModel:
         return max(1, PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
-        """Return how many trials are run together on a number of examples so that the work stays in cache."""
+        """Return the number of trials that run together on a number of examples so that the work stays in cache."""
         return max(1, CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
@@ -424,7 +424,7 @@ class StackedModel:
         return False
 
     def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
-        """Return whether there are stacked layers that give these sums; if so, note what they hold of one example."""
+        """Return whether there are stacked layers that give these sums; if so, store the size of an example in them."""
         if self._parts.stacked is None:
             return False
         try:
@@ -463,5 +463,5 @@ def _seeded() -> torch.Generator:
 def _of_factory(
     spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
 ) -> StackedModel:
-    """Build the model of a factory, which tells apart factories of one name."""
+    """Build the model of a factory; factories that share a name are distinguished."""
     return _built(spec, records, known)

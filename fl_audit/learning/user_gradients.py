@@ -133,7 +133,7 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return how many records of a trial a pass may hold."""
+    """Return the number of records of a trial that fit into a pass."""
     if model.fast:
         return model.examples_per_pass
     return max(1, min(model.examples_per_pass, stacked_model.GRADIENT_BUDGET // models[:1].numel()))
@@ -165,7 +165,7 @@ def _clipped(users: UsersOfPass, squares: Tensor, norm: Tensor | None, counted: 
 
 
 def _kept(visit: Visit, signal: Tensor) -> object:
-    """Return what a layer's weighted sum asks for beside the weights."""
+    """Return the intermediate results that a layer's weighted sum needs beside the weights."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None

@@ -14,7 +14,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class Bucket(NamedTuple):
-    """Users with about as many records each."""
+    """Users with similar numbers of records."""
 
     segments: Tensor  # numbers of the users, int64 (s,)
     places: Tensor  # places of the records of each, int64 (s, k), padded with any place
@@ -104,7 +104,7 @@ class UserBlock:
     users: Tensor  # user of each, int64 (n,)
 
     def trials_per_pass(self, model: StackedModel) -> int:
-        """Return how many trials are run together."""
+        """Return the number of trials that run together."""
         return model.trials_per_pass(max(1, self.work.width))
 
     def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
@@ -173,7 +173,7 @@ class UserRecords:
         return cls(features[order], labels[order], users[order], part)
 
     def blocks(self, limit: int) -> Iterator[UserBlock]:
-        """Yield records of whole users, as many as fit, of one user at least.
+        """Yield blocks of whole users, with as many records as fit into one, and at least one user each.
 
         Parameters
         ----------

@@ -147,7 +147,7 @@ class Everybody:
     kind: Literal["everybody"] = "everybody"
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one unit takes part: all."""
+        """Return the largest number of rounds, of a given number, in which one unit takes part: all of them."""
         return rounds
 
 
@@ -163,7 +163,7 @@ class PoissonSampling:
         require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one unit takes part: all."""
+        """Return the largest number of rounds, of a given number, in which one unit takes part: all of them."""
         return rounds
 
 
@@ -196,7 +196,7 @@ class FixedCohort:
         return self.clients // self.size
 
     def participations(self, rounds: int) -> int:
-        """Return the most rounds of so many in which one client takes part."""
+        """Return the largest number of rounds, of a given number, in which one client takes part."""
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Two hypotheses about a release, and what the release says for one of them.
+"""Two hypotheses about a release, and the evidence of the release for one of them.
 
 Numbers out of their range raise `InputError`.
 """

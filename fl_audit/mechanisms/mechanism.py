@@ -122,7 +122,7 @@ class Mechanism:
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, the newest one included, that an adversary needs to weigh the newest one."""
+        """Number of rounds, the newest one included, that an adversary needs for the newest one's likelihood ratio."""
         return self.noise.rounds_needed
 
     @property

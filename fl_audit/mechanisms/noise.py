@@ -1,4 +1,4 @@
-"""Noise as everybody asks for it, whichever kind it is: what is left of it for an adversary, and how it is added.
+"""Noise of any kind behind one interface: the part that an adversary faces, and the adding of it.
 
 The kinds themselves are in `fl_audit.mechanisms.noises`. What was seen under two hypotheses is weighed in
 `likelihood_ratio`. Numbers out of their range raise `InputError`.

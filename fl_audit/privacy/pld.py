@@ -114,7 +114,7 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return how far the grid can lower a sum of losses, up to the probability (Hoeffding's inequality)."""
+        """Return an amount by which the grid lowers a sum of losses at most, but for the probability (Hoeffding)."""
         return _spread(self.count, self.interval, probability)
 
     @property

@@ -64,7 +64,7 @@ def is_certainty(belief: float) -> bool:
 
 
 def one_in(chance: float) -> str:
-    """Return a chance, up to 1, in everyday words: one in a round number, or so many in a power of ten.
+    """Return a chance, up to 1, in everyday words: one in a round number, or a number of cases in a power of ten.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def uncapital(text: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a ratio near 1 with enough digits to tell it from 1.
+    """Return a ratio near 1 with enough digits to distinguish it from 1.
 
     Examples
     --------

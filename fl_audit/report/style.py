@@ -1,4 +1,4 @@
-"""The look that all figures share: light, large enough to read, and distinguishable without colour.
+"""The style that all figures share: light, large enough to read, and distinguishable without colour.
 
 Everything goes through matplotlib's object-oriented interface, so drawing leaves no global state and needs no display.
 """

@@ -303,7 +303,7 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
 
 
 def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where scores do not look normal with equal spread."""
+    """Return warnings where the scores do not seem normal with equal spread."""
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
@@ -323,7 +323,7 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings where the scores do not look like the best scores of a Gaussian mechanism."""
+    """Return warnings where the scores do not seem to be the best scores of a Gaussian mechanism."""
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))

@@ -1,4 +1,4 @@
-"""The banner of a verdict: its first line in a report, and its look."""
+"""The banner of a verdict: its first line in a report, and its colours."""
 
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import capital

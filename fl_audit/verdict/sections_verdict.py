@@ -94,7 +94,7 @@ def _counted(number: float) -> str:
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that so many scores can show."""
+    """Return a sentence on the largest epsilon that this number of scores can show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
@@ -188,12 +188,12 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
-    """Return how often a kept guarantee fails the tests of one look."""
+    """Return the rate at which a kept guarantee fails the tests of one analysis, in words."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Return sentences on the cost of several looks at a growing run; empty after one look or without a verdict.
+    """Return sentences on the cost of repeated verdicts on a growing run; empty after one or without a verdict.
 
     The cost is by Bonferroni where numbers of trials are fixed in advance. Where they are chosen by what was seen, two
     looks fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).

@@ -189,7 +189,7 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return how magnitudes of neighbouring coordinates (first ones given), and of successive rounds, correlate."""
+    """Return correlations of magnitudes of neighbouring coordinates (first ones given), and of successive rounds."""
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:

@@ -66,7 +66,7 @@ def _errors(seen: Sequence[Transcript]) -> list[str]:
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return the number of trials without an answer of the target's client, and why they say nothing; empty if none."""
+    """Return the number of trials without a reply of the target's client, and the reason why they do not count."""
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
         return ""
@@ -163,7 +163,7 @@ def _result(campaign: Campaign) -> ClaimAudit:
 
 
 def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return further notes for the reader of these trials."""
+    """Return further remarks on these trials for the reader of the result."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

@@ -1,4 +1,4 @@
-"""Fingerprints that tell to which app trials belong: digests of code and settings of a strategy, and of clients."""
+"""Fingerprints that assign trials to an app: digests of code and settings of a strategy, and of clients."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""The audit inside the client app: a modifier that plays the target, and separates the trials of a client.
+"""The audit inside the client app: a mod that acts as the target, and separates the trials of a client.
 
 For claims about records the app asks for the records that it holds in a trial.
 """

@@ -52,7 +52,7 @@ class Model(Enum):
 
 
 class Others(Enum):
-    """The directions of the contributions of everybody but the target."""
+    """The directions of the contributions of all clients but the target."""
 
     IDENTICAL = "all others contribute the same"
     SPREAD = "the others point everywhere"

@@ -212,7 +212,7 @@ class _Player:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Play a chunk, or as many of its trials as the time on the monotonic clock allows."""
+        """Play the trials of a chunk until the time on the monotonic clock is over."""
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
         seed_generators(draws)

@@ -62,7 +62,7 @@ class Campaign:
 
     @property
     def chosen(self) -> str:
-        """The contribution that told most in the first trials; the only one if there is one."""
+        """The contribution that separated D from D' best in the first trials; the only one if there is one."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])

@@ -133,7 +133,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
-    """Yield the notes in replies, with each one's weight over the heaviest; to be called after averaging.
+    """Yield the canary notes in replies, each with its weight over the heaviest one; to be called after averaging.
 
     Only then are the weights final, because a wrapper may have made them equal.
     """

@@ -320,7 +320,7 @@ def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem
 
 
 def _require_played(seen: Transcript, blamed: str) -> None:
-    """Refuse an app of which no trial can be played, naming the cause: its strategy, or its modifiers."""
+    """Refuse an app with which no trial can be played, naming the cause: its strategy, or its mods."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):

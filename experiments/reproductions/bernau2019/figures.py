@@ -147,7 +147,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[PlayedData], method: Method
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield for each form of a data set its runs on one side, their positions, their look and the name of the form."""
+    """Yield for each form of a data set its runs on one side, their positions, their style and the form's name."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title

@@ -141,7 +141,7 @@ def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> li
 
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return the duration of the first part of each setting; 0 before it was played."""
+    """Return the duration of the first part of each setting; 0 if it has not run yet."""
     found = {one.name: seconds_of(context.runs / TrialPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

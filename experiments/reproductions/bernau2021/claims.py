@@ -218,12 +218,12 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return the name of a run's insider advantage, which tells a closed form from a measurement."""
+    """Return the name of a run's insider advantage, which shows whether it is a closed form or a measurement."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
 def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
-    """Return the claim that trials are won as often as rho_alpha says.
+    """Return the claim that the share of trials that the adversary wins agrees with rho_alpha.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the difference of two advantages in [-1, 1], each measured over so many trials, in its standard errors."""
+    """Return the difference of two advantages in [-1, 1] in its standard errors, from their numbers of trials."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 

@@ -81,7 +81,7 @@ def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResu
 
 
 def _as_printed(row: ItemRow, setting: InsiderSetting) -> ItemRow:
-    """Return a row of Table 2 with the number in print, and in its note the one that was rounded."""
+    """Return a row of Table 2 with the printed number, and in its note the number before rounding."""
     if row.quantity != ADVANTAGE:
         return row
     key = (setting.data.study, setting.scaling, setting.relation)

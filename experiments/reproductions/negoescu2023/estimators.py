@@ -70,7 +70,7 @@ class Simulated:
 
 
 def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
-    """Simulate the first separations, as many as the number says; None simulates all.
+    """Simulate the given number of first separations; None simulates all of them.
 
     It is always the first ones, since the random stream of a separation depends on its place.
     """

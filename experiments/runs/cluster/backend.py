@@ -256,7 +256,7 @@ class PoolGrid(GridAround):
             return [self._replies.pop(identity) for identity in list(self._replies) if identity in asked]
 
     def wait_for_replies(self, seconds: float) -> None:
-        """Wait until there is a reply that nobody has pulled, or until the time is over."""
+        """Wait until there is a reply that has not been pulled, or until the time is over."""
         with self._changed:
             is_there = self._changed.wait_for(lambda: self._replies, seconds)
         if not is_there and self._calls is not None:

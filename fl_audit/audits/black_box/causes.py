@@ -1,4 +1,4 @@
-"""Causes of a leak: explanations of why D and D' were told apart, with lines of the transcript as evidence."""
+"""Causes of a leak: explanations of the difference between D and D', with lines of the transcript as evidence."""
 
 import itertools
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _LINES = 4  # most lines that are shown of a scenario
 
 
 class LeakCause(NamedTuple):
-    """The cause for which trials were told apart."""
+    """The cause of a leak by which trials with D and with D' were told apart."""
 
     words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
     fix: str = ""  # the fix, as a sentence; empty where it follows from the scenario

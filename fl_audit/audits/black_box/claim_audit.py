@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised by a function that plays trials if the time is over: the audit then ends with the trials that it has."""
+    """Raised by a function that plays trials when the time is over: the audit then ends with the trials so far."""
 
 
 FEWEST_OF_EACH = 10

@@ -35,7 +35,7 @@ _FLOOR = 1e-9
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
-    """Learn the linear rule that tells D from D' best if both are normal with the same spread (Fisher's).
+    """Learn the linear rule that best separates D from D' if both are normal with the same spread (Fisher's).
 
     The rule gives a score to each new trial; where no column varies, all scores are 0.
 

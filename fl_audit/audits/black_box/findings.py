@@ -99,7 +99,7 @@ class Finding:
 
     @property
     def cause(self) -> str:
-        """The cause for which trials were told apart, in a sentence or two."""
+        """The cause for which trials with D and with D' were told apart, in a sentence or two."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"

@@ -43,7 +43,7 @@ class CanaryJudging:
         return judge_canaries(run)
 
     def covers(self, facts: RunFacts) -> str:
-        """Return which training and seed a verdict covers, and what canaries do not show."""
+        """Return the training and seed that a verdict covers, and the facts that canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."

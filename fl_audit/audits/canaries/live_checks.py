@@ -174,7 +174,7 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out do not look like the alternative of the relation.
+    """Return whether canaries that are out differ from the alternative of the relation.
 
     Updates along other directions have mean 0 along theirs. So the mean score of a canary that is out is 0 if nothing
     is sent, and half of the observable mu below 0 if its opposite is sent; Student's t tests this at 1 in 1,000.
@@ -223,7 +223,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: TrainingTerms) -> bool:
-    """Return whether canaries took part more often than the claimed sampling allows, or nobody saw how often."""
+    """Return whether canaries took part more often than the claimed sampling allows, or their number is unknown."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

@@ -215,7 +215,7 @@ def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return a table of the finding at each declared look."""
+    """Return a table of the finding at each declared interim analysis."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

@@ -143,7 +143,7 @@ _STEPS = 50
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability of at least so many right guesses under (epsilon, delta)-DP, from 0 to 1.
+    """Return a bound on the probability, under (epsilon, delta)-DP, of at least this number of right guesses.
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
     and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).

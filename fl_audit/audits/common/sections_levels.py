@@ -16,7 +16,7 @@ _LARGE = 100.0  # nats, from which on a guarantee says nothing
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return how the epsilon of a level follows from the guarantee."""
+    """Return the derivation of a level's epsilon from the guarantee, in words."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:

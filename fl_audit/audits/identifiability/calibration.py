@@ -47,7 +47,7 @@ class Calibration:
 def calibration(
     log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
-    """Return how well the insider's beliefs agree with the truth.
+    """Return statistics of the agreement between the insider's beliefs and the truth.
 
     Parameters
     ----------

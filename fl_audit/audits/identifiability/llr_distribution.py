@@ -61,7 +61,7 @@ class InnovationCheck:
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
-    """Return how well numbers follow N(0, 1) and independence, separately for each bit.
+    """Return statistics of the fit of numbers to N(0, 1) and to independence, separately for each bit.
 
     Parameters
     ----------

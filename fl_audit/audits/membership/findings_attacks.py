@@ -344,7 +344,7 @@ class MembershipFinding:
 
 
 def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
-    """Return the success of the membership adversary; None where it did not play."""
+    """Return the success of the membership adversary; None where the run has none."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None

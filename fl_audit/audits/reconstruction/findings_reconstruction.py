@@ -61,7 +61,7 @@ class ReconstructionFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
-    """Return how often the right candidate was guessed; None outside the reconstruction audit, or without insider."""
+    """Return the share of right first guesses; None outside the reconstruction audit, or without an insider."""
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:
         return None

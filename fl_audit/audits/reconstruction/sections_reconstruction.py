@@ -102,7 +102,7 @@ def _epsilon(drawing: Drawing, is_own: bool) -> str:
 
 
 def _allowed(drawing: Drawing, once: str = "") -> str:
-    """Return how often an image is identified at most, and in how many guesses; `once` follows a single guess."""
+    """Return the largest share of identified images, and the number of guesses; `once` follows a single guess."""
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 

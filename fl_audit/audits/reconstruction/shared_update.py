@@ -21,7 +21,7 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class SharedUpdate:
-    """The map from records to an update: the rule of the federation, and the model that everybody received.
+    """The map from records to an update: the rule of the federation, and the model that all clients received.
 
     Raises `InputError` if the local optimizer is not SGD.
     """

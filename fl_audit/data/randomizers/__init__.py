@@ -1,4 +1,4 @@
-"""Local differential privacy: data owners randomise their records before anybody else sees them.
+"""Local differential privacy: data owners randomise their records before any other party sees them.
 
 A randomizer changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
 5). Whoever sees a randomised record weighs the two records that it can come from by `log_odds`. What is claimed is

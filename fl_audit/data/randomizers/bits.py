@@ -85,14 +85,14 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for records of a shape, a release for each feature: of 600, 600 epsilon_i.
+        """Return the releases of the paper's guarantee for records of a shape, one for each feature.
 
         No two records can differ in more, so it is also the exact distribution for records that differ everywhere.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records of a shape apart at most: records that differ everywhere."""
+        """Return the releases that distinguish two records of a shape at most: records that differ everywhere."""
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:

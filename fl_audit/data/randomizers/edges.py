@@ -108,7 +108,7 @@ class RandomisedEdges:
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for graphs of up to `shape` = (nodes, nodes): a release for each edge.
+        """Return the releases of the paper's guarantee for graphs of up to `shape` = (nodes, nodes), one for each edge.
 
         It counts the edges that one node can have. The paper multiplies epsilon_i by a largest degree of 2,000.
         COLLAB's largest graph has 492 nodes, and its largest degree is 491.
@@ -116,7 +116,7 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two graphs of `shape` = (nodes, nodes) apart at most: graphs that differ everywhere."""
+        """Return the releases that distinguish two graphs of `shape` = (nodes, nodes) at most, at all their pairs."""
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
@@ -157,7 +157,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return which edges would be there even if the randomised matrix had not had them; shape of `observed`."""
+    """Return the edges that would exist even if the randomised matrix had not had them; shape of `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)

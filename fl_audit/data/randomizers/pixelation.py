@@ -100,7 +100,7 @@ class LaplacePixelation:
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper guarantees for images of a shape: a release of epsilon_i for every released value.
+        """Return the releases of the paper's guarantee for images of a shape: one of epsilon_i for each released value.
 
         So it counts 62,500 epsilon_i for 250 x 250 pixels. That is far too much: the noise of one value covers m
         changed pixels, and its block has b^2 of them. `whole_events` has what can be told of any two images.
@@ -108,7 +108,7 @@ class LaplacePixelation:
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two images of a shape apart at most: a black one from a white one, epsilon_i pixels / m."""
+        """Return the releases that distinguish two images at most, a black and a white one: epsilon_i pixels / m."""
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
     def pair_events(

@@ -24,7 +24,7 @@ class NoNoise(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return that there is none, whatever a configuration says."""
+        """Return the absence of noise, with any configuration."""
         return cls()
 
     def with_multiplier(self, multiplier: float) -> Self:
