@@ -166,10 +166,10 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 def watching_mod(watch: TrainingObserver) -> Mod:
     """Return a mod of a client that sees global models alone, and stores their scores on the canaries of each round.
 
-    The difference of the models of two successive rounds is what the first released, if the server averages and nothing
-    else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
-    answered is not seen, nor with which coins: all are taken to have, and with those of who judges. Clients of one run
-    may watch into one directory.
+    The difference of the models of two successive rounds is the release of the first, if the server only averages;
+    equal models mean that this round released nothing. A client that only trains does not see the release of the last
+    round. The mod sees neither the clients that answered nor their coins: it assumes that all canaries answered, with
+    the coins of the later analysis. Clients of one run may share one directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

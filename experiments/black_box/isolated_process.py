@@ -175,16 +175,17 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     Parameters
     ----------
     found
-        Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
-        input becomes an answer with the one key `error`, and so does a file that cannot be written, and whatever code
-        of others raises that no program catches, such as `SystemExit`, unless something was told before.
+        Function that returns the answer to the request. It may send a preliminary answer before, for the case that it
+        cannot go on. The answer has the one key `error` in three cases: wrong input, a file that cannot be written, and
+        an exception of other people's code that programs do not catch, such as `SystemExit`, if no preliminary answer
+        was sent.
 
     Raises
     ------
     OSError
-        If it names no file.
+        If the command line names no file.
     SystemExit
-        If code of others ends the process after something was told.
+        If other people's code ends the process after a preliminary answer.
     """
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 

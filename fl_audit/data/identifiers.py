@@ -1,7 +1,7 @@
 """Columns that look like identifiers: by their name, or by how their values repeat; measurements and counts do not.
 
-Whoever has several records is protected by no claim about one record, and a number that only names somebody says
-nothing that a model should learn.
+A claim about one record does not protect a person with several records, and a model should learn nothing from a number
+that only names a person.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Texts as token ids: by a public vocabulary, or by a tokenizer that the user brings.
 
-The vocabulary is never built from the records: which words it has would tell of them, outside any guarantee. For the
+The vocabulary is never built from the records: its words would reveal facts about them, outside any guarantee. For the
 same reason all records are as long as the configuration says, and not as long as the longest of them.
 """
 

@@ -1,7 +1,7 @@
 """The crafted record of a federation: made from what is public, put in its place in D, and measured.
 
-What is public is all that crafting takes: the other records of D are known to the insider, the initial weights to
-everybody, and its own random numbers follow from the seed of the data.
+Crafting needs nothing secret: the other records of D are known to the insider, the initial weights to all parties, and
+its own random numbers follow from the seed of the data.
 """
 
 from dataclasses import dataclass

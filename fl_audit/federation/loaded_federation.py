@@ -65,7 +65,7 @@ def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
 class LoadedFederation:
     """The federation with its data and its model.
 
-    What D and D' differ by is a unit: a record x, or all records of one user or of one client.
+    D and D' differ by one unit: a record x, or all records of one user or of one client.
     """
 
     public: Federation  # public description of the federation

@@ -1,12 +1,12 @@
 """Observations that clients make of a round: the one place where the views differ.
 
 Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
-models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
-reads and replay walks through what these functions say.
+models alone, and the insider recovers the sum from successive ones. The server, the recorder, the insider and the
+replay all use these functions.
 
-A round is made (`ServerRound`) at the server. What clients see of it (`ObservedRound`) is the release or the models,
-and whatever else an adversary knows of it (`SideInformation`): who took part, the clipping norms, the noised bits
-behind an adaptive norm.
+The server makes a round (`ServerRound`). Clients see a part of it (`ObservedRound`): the release or the models, and the
+side information of the adversary (`SideInformation`): the participation, the clipping norms, the noised bits behind an
+adaptive norm.
 """
 
 from collections import deque

@@ -1,16 +1,16 @@
-"""Randomised records: what every owner makes of its own records, once, before anything is trained on them.
+"""Randomised records: every owner randomises its own records once, before any training on them.
 
-An owner draws from its own secret seed, keyed by trial and client, so that a trial's records are the same in whatever
-batch it is played, on whatever engine, and in every round. They are kept between rounds as bytes where they are bits,
-in 32-bit numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call
-has those of its own trials at hand besides.
+An owner draws from its own secret seed, keyed by trial and client, so that the records of a trial are the same in every
+batch size, on every engine, and in every round. They are kept between rounds as bytes where they are bits, in 32-bit
+numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call has those of its
+own trials at hand besides.
 
-What is trained on is randomised; what is asked about is not. Accuracy is measured on test records as they are, and
-members' losses and attacks are about the records that owners really hold. So it is in Bernau et al. 2019 (section 3.3):
-shadow models learn from perturbed records, and the attack model from what they say of unperturbed ones, lest it learns
-to tell perturbed records from others.
+Training uses randomised records; queries use the records before randomisation. Accuracy is measured on unchanged test
+records, and members' losses and attacks are about the records that owners really hold. Bernau et al. 2019 (section 3.3)
+do the same: shadow models learn from perturbed records, and the attack model from their outputs on unperturbed ones, so
+that it does not learn to recognise perturbed records.
 
-Of one record and another that it could be taken for stands here what whoever sees a randomised record tells apart.
+The module also defines the pair of records whose randomised versions an adversary is to tell apart (`record_pair`).
 """
 
 import threading

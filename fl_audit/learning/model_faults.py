@@ -1,7 +1,7 @@
 """Error messages for failures of a user's model: one line with the layer, the record, and the change that fixes it.
 
-A model is run on many records of many trials at once, where an exception tells neither. So the records are run again,
-one after the other and without `torch.func`, while every layer notes when it begins and ends.
+A model is run on many records of many trials at once, where an exception names neither record nor layer. So the records
+are run again, one after the other and without `torch.func`, while every layer records when it begins and ends.
 """
 
 import traceback

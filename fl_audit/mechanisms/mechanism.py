@@ -1,9 +1,9 @@
-"""The mechanism: what a federation releases in a round, as one value that three parties read.
+"""The mechanism: a description of the release of a round, as one value that three parties read.
 
-The server makes the release from it, the accountant guarantees what follows from it, and the insider weighs what it
-sees with it. Noise calibrated to one neighbouring relation and accounted under another cannot be written down. The
-value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. Those of noises
-are what `fl_audit.mechanisms.noises.registry` lists; all others are closed.
+The server makes the release from it, the accountant derives the guarantee from it, and the insider computes its
+likelihood ratio with it. So noise cannot be calibrated to one neighbouring relation and accounted under another. The
+value is composed of small sets: adjacency, contribution, clipping, participation, noise and optimizer. The kinds of
+noise are those that `fl_audit.mechanisms.noises.registry` lists; the other sets are closed.
 """
 
 from collections.abc import Sequence
@@ -115,8 +115,8 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
 
-        Of clients that noise their own steps it sees only where they got to, whose distribution nobody can write down:
-        there it has scores, and no beliefs.
+        Where clients add noise to their own steps, the insider sees only the result of these steps, whose distribution
+        is not known in closed form: it then has scores, and no beliefs.
         """
         return not isinstance(self.contribution, PrivateTraining)
 

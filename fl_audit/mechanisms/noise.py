@@ -1,6 +1,6 @@
 """Noise of any kind behind one interface: the part that an adversary faces, and the adding of it.
 
-The kinds themselves are in `fl_audit.mechanisms.noises`. What was seen under two hypotheses is weighed in
+The kinds themselves are in `fl_audit.mechanisms.noises`. Likelihood ratios of a release are computed in
 `likelihood_ratio`. Numbers out of their range raise `InputError`.
 """
 

@@ -51,9 +51,9 @@ class SampledGaussianRelease:
     sigma over the sensitivity under the adjacency of the guarantee: sigma / C when a unit comes or goes, sigma / (2C)
     when one is replaced.
 
-    Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability 1 -
-    `sampling_rate`, and otherwise has a Gaussian release without sampling before it: the chance of being left out
-    protects the unit, the doubt about it no longer does. Raises `InputError` if a number is out of its range.
+    Whether the unit takes part is secret unless `seen`. An insider who sees the participation learns nothing with
+    probability 1 - `sampling_rate`, and otherwise sees a Gaussian release without sampling: the unit is protected by
+    being left out at times, but no longer by doubt about it. Raises `InputError` if a number is out of its range.
     """
 
     noise_multiplier: float

@@ -186,7 +186,7 @@ def _claimed(
     """Return the app's names for the privacy of records, and those claims that could not be loaded or read.
 
     Settings that name privacy belong to the claim where there is one, and to records where the code names something for
-    them. Alone they may be about clients as well, and nobody saw them at work.
+    them. Without either they may be about clients as well, and their effect was not observed.
     """
     if stated.claim is not None:
         return found, caught.unseen
@@ -288,12 +288,12 @@ def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> Sta
 
 
 def _rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
-    """Play until the strategy accepts the numbers that clients report.
+    """Play short trials until the strategy accepts the numbers that clients report.
 
     Raises `InputError` if no trial can be played with the app.
 
-    Returned are the system with the names of these numbers, seconds of a trial on the app's own model and on a small
-    one, whether something writes files in a trial, and names that the app looks for and cannot bear as numbers.
+    The result has the system with the names of these numbers; the seconds of a trial on the app's own model and on a
+    small one; whether a trial writes files; and names that the app looks up and does not accept as numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]

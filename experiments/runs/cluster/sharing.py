@@ -1,9 +1,9 @@
 """Scheduling of client calls that share calls of Ray: the next calls of each process, and the repetition of lost calls.
 
 A process that has nothing to do takes its part of the calls that wait, by the records of their clients, and first those
-whose shards it has. What it does not get to comes back to the others, so nobody is idle while clients wait. Every call
-has its own reply, failure and retries. Calls whose process died while they shared it are made again alone, so that it
-becomes known who ends processes, and nobody fails for another's fault.
+whose shards it has. Calls that it has not begun in time go back to the other processes, so that none is idle while
+clients wait. Every call has its own reply, failure and retries. Calls whose process died while they shared it are made
+again alone, which shows the call that ends processes, so that no other call fails because of it.
 """
 
 import threading

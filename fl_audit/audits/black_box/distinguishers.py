@@ -130,12 +130,12 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask of every second trial of each truth.
+    """Return a mask of every second trial with D, and of every second one with D'.
 
     Parameters
     ----------
     present
-        Whether D was played, shape (trials,).
+        Whether D was used in each trial, shape (trials,).
     """
     chosen = np.zeros(len(present), dtype=bool)
     for side in (True, False):

@@ -1,9 +1,9 @@
 """Online test of a claim with few trials: each trial is guessed from the ones before it, and right guesses are counted.
 
-Whoever plays a whole app a few hundred times cannot afford trials that only look for distinguishers. So every trial is
-guessed before it teaches anything: the guess follows from earlier trials alone, and an independent fair coin decides
-whether D is played. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta) /
-(e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
+With a few hundred trials of a whole app, none can be spent only on the search for distinguishers. So every trial is
+guessed before the rule learns from it: the guess follows from earlier trials alone, and an independent fair coin
+decides whether D is used. Under (epsilon, delta)-DP no guess is then right with a probability above (e^epsilon + delta)
+/ (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of right guesses is, in
 distribution, at most binomial. Nothing else is assumed.
 """
 

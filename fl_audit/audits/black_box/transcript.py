@@ -61,8 +61,8 @@ class Transcripts:
     def share_of_trials(self, present: Flags) -> float:
         """Return the share of trials in which the claim could have been broken, under D or under D', the smaller one.
 
-        A trial in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
-        `present` says whether D was played, shape (trials,), at least one trial.
+        A trial is no evidence on a mechanism if no model was released, or if the contribution that D adds did not
+        arrive. `present` is true where D was used, shape (trials,), at least one trial.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))

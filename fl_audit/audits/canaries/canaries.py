@@ -1,7 +1,7 @@
 """Canaries of a simulated training: the contributions of their clients, and the scores that an observer computes.
 
-Directions follow from the public seed, trial, round and canary; coins are the challenger's. Beside the canaries stand
-decoys, directions that nobody sends, wherever what is out is nothing: they tell how scores are spread without a canary.
+Directions follow from the public seed, trial, round and canary; coins are the challenger's. Where a canary that is out
+sends nothing, there are decoys as well: directions that no client sends, whose scores show the spread without a canary.
 """
 
 from dataclasses import dataclass

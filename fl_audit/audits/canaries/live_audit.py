@@ -1,10 +1,11 @@
 """Audit of a running or finished training by its canaries, valid however often it is evaluated.
 
-Bounds are read off all whole rounds, and hold for one look that is chosen beforehand. The verdict is not: whoever looks
-after every round would once in a while see a breach that is none. It is passed at looks that are declared beforehand,
-after 5, 10, 20, 40, ... whole rounds and after the last one, each with an equal share of the family's level, and of
-what the bounds there may err (Bonferroni); what one of them has found stays found. Rounds after the last claimed one
-are in the bounds and in no look: there are no more looks to pay for.
+Bounds are computed from all complete rounds, and hold for one analysis that is chosen beforehand. The verdict must hold
+for repeated analyses: after every round, one of them would sooner or later find a breach by chance. So the verdict is
+given at interim analyses that are declared beforehand, after 5, 10, 20, 40, ... complete rounds and after the last one.
+Each has an equal share of the level of the family, and of the error probability of the bounds (Bonferroni); a breach
+that one of them has found stays found. Rounds after the last claimed one enter the bounds but no interim analysis,
+since no share of the level is left for one.
 """
 
 from dataclasses import dataclass, replace

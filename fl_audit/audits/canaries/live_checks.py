@@ -1,8 +1,9 @@
 """Checks of a running training: reasons to give no verdict, and the effect of other updates that hide missing noise.
 
-A doubt never makes a guarantee broken, and where it says that scores are of something else, they are no evidence. The
-three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
-claimed one; rounds are uneven also where updates of others lie over it, and shrink as the model learns.
+An inconsistency never makes a guarantee broken, and where it shows that scores do not belong to the canaries, these
+scores are no evidence. Each of the three inconsistencies that rest on scores arises by chance in at most 1 in 1,000
+trainings with the claimed noise, at one analysis. Rounds also differ in spread where updates of other clients add to
+the noise, and shrink as the model learns.
 
 **How updates of others hide missing noise.** In units of the sensitivity D, the score of a canary is c + <X, v> / D +
 z' N(0, 1): its own part, which its coin decides, the sum X of what all others send along its direction v, and noise of
@@ -14,10 +15,10 @@ variance |X|^2 / d. Scores are spread by sqrt(z'^2 + s^2), s = |X| / (D sqrt(d))
 A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2). If s >= 1/m* it finds nothing, not even noise that was
 left out.
 
-s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound, where D is
-the sensitivity of the heaviest client, of which c may be a part: n others, each clipped to C and weighing no more than
-that one, send |X| <= n C together; the other canaries lie along directions of their own, and add C^2 for each that is
-sent. Where more than this spreads the scores, that is seen.
+Scores do not separate s from z': they show only the sum of squares of both. There is a bound on s, where D is the
+sensitivity of the heaviest client and c may be a part of it: n others, each clipped to C and with no larger weight than
+the heaviest client, send |X| <= n C together. The other canaries lie along directions of their own, and add C^2 for
+each that is sent. A larger spread of the scores is noticed.
 """
 
 from collections.abc import Sequence

@@ -102,8 +102,8 @@ def _opening(numbers: LiveFinding) -> str:
 def _reading(numbers: LiveFinding) -> Reading:
     """Return the reading of the certified mu relative to the claim, from which all numbers of the page follow.
 
-    Readers of this page look whenever they like. So the word "broken" rests on the declared looks, each at its level,
-    and only where they are evidence.
+    Readers open this page at any time. So the word "broken" rests on the declared interim analyses, each at its level,
+    and only where these are evidence.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf

@@ -5,12 +5,12 @@ It knows every record but one, sees each release, and compares D with its neighb
 time.
 
 **Averages.** Another insider sees only averages of privately trained models. Every client adds noise inside its own
-training, and the release is where their steps have led. The distribution of that nobody can write down, so what this
-insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the
-direction in which the differing record would have pushed it: higher where the record rather was in. It is the log-odds
-of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as
-if they were independent of each other: the true release departs from both, for a step depends on the noise of those
-before it, and on who was sampled.
+training, and the release is the result of their steps. Its distribution is not known in closed form, so this insider's
+score is **no likelihood ratio**, and it has no beliefs. Its score asks how far the release lies in the direction in
+which the differing record would have pushed it: higher where the record rather was in. It is the log-odds of a Gaussian
+release whose mean is what the clients' steps come to on average, and whose noise is that of all steps as if they were
+independent of each other: the true release departs from both, since a step depends on the noise of earlier steps, and
+on the records that were sampled.
 """
 
 from dataclasses import dataclass, replace

@@ -2,15 +2,15 @@
 
 For each target there is an insider of its own, who knows all records, the membership of the other targets, and the
 rounds in which each of them takes part. It subtracts what the others add to a release, and the rest is x = n + b s g:
-the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and s, whether it takes part.
-Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise plays all insiders
-of a trial in one pass over the records.
+the noise n of distribution N(0, sigma^2 I), the target's clipped gradient g, its coin b, and its participation s, 0 or
+1. Nothing but <x, g> matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise computes the
+log-odds of all insiders of a trial in one pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
 models did between them. Insiders of one trial see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-In messages, too, each target has an insider of its own, and one client plays all of them: it gets all coins and the
+In messages, too, each target has an insider of its own, and one client acts as all of them: it gets all coins and the
 participation, computes the noise of the release, and of a target's own coin uses only the release, which the target's
 insider sees anyway.
 """

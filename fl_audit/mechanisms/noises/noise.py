@@ -1,9 +1,9 @@
 """The interface of a kind of noise: each kind answers for itself, so that other code need not know the kind.
 
-Every noise is Gaussian, given the releases of the rounds before: that is how insiders weigh it and the verdict tests
-it. How large it is, where it comes from, how it is drawn, accounted and whitened, what it does not go together with and
-how reports speak of it, each kind says in its own module. The settings of a configuration are checked without torch, so
-these modules do not import it.
+Every noise is Gaussian, given the releases of the rounds before: the insiders' likelihood ratios and the tests of the
+verdict rest on this. The module of each kind determines its size and its source, how it is drawn, accounted and
+whitened, which other parts it excludes, and its words in reports. The settings of a configuration are checked without
+torch, so these modules do not import it.
 """
 
 from abc import ABC, abstractmethod
