@@ -128,7 +128,7 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     said
         Beginning of the message, such as "confidence is".
     value
-        Value to check, which the message shows after this beginning.
+        Value to check, which the message shows.
     accepted
         The end of the message: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
         "above", "from", "below" and "to".

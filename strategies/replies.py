@@ -111,7 +111,7 @@ def read_array(
     client
         Number of the client, for the message if the array is refused.
     server_round
-        Number of the round, for the same message.
+        Number of the round, for the message if the array is refused.
 
     Raises
     ------

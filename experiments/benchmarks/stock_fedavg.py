@@ -48,7 +48,7 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
     features
         Features of n records, shape (n, features).
     labels
-        Classes of these records, shape (n,).
+        Classes of the records, shape (n,).
     batch
         Number of records in a step.
     rate

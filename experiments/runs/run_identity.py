@@ -49,7 +49,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     stored
         Stored sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     wanted
-        Wanted sections of settings, in the same form.
+        Wanted sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))

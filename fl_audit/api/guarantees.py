@@ -120,7 +120,7 @@ def calibrate(
         Largest probability with which an attacker who knows all other records names the right one of `candidates`
         equally likely records, above 1 / `candidates` and below 1.
     candidates
-        Number of these records, from 2; 1000 if left out.
+        Number of equally likely candidates for `reconstruction`, from 2; 1000 if left out.
     singling_out
         Largest probability with which an attacker's description of one person, which fits few of the population, fits
         the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,

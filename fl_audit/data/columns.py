@@ -111,7 +111,8 @@ def encode_column(
     decimal
         Decimal mark, point or comma; the other one of the two may separate thousands.
     repeats
-        How the values repeat where they look like those of persons, and no other column says whose a record is.
+        Repetition of the values where they seem to be those of persons, and no other column names the person of a
+        record.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:

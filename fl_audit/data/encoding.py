@@ -19,9 +19,9 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
     Parameters
     ----------
     fitted
-        Finite numbers, shape (n, columns). A constant column becomes 0.
+        Columns whose ranges are used, finite, shape (n, columns). A constant column becomes 0.
     test
-        Finite numbers, shape (m, columns), scaled by the same ranges and clipped to [0, 1]; or None.
+        Columns that are scaled by the ranges of `fitted` and clipped to [0, 1], finite, shape (m, columns); or None.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -47,7 +47,7 @@ def encode_labels(
     fitted
         Labels of the pool, whole numbers, truth values or strings, shape (n,).
     test
-        Labels of the test records, of the same type, or None if there are no test records.
+        Labels of the test records, of the type of `fitted`, or None if there are no test records.
     path
         File to name in errors.
     """

@@ -24,7 +24,7 @@ def is_usual(word: str) -> bool:
     Parameters
     ----------
     word
-        What stands in a cell, without spaces around it.
+        Content of a cell, without spaces around it.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
     written
         Text of the cells, as the file has it.
     read
-        The same columns after reading, in which missing values are NaN.
+        Columns of `written` after reading, in which missing values are NaN.
     """
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:

@@ -62,7 +62,7 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
     records
         Records that hold named arrays.
     name
-        Name of one of these arrays.
+        Name of one of the arrays.
     """
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))

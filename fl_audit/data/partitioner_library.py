@@ -31,7 +31,7 @@ def divided(
     labels
         Labels of the records in the order in which partitioners give them out.
     order
-        Indices of the records in this order.
+        Indices of the records in the order in which partitioners give them out.
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)

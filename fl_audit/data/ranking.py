@@ -56,7 +56,7 @@ def ranked_pairs(
     inside
         Records of D, n of them.
     outside
-        Records outside D, m of them, of the same shape.
+        Records outside D, m of them, of the shape of those in D.
     measure
         Measure of dissimilarity; `InputError` where `check_measurable` refuses the records.
     count
@@ -81,7 +81,7 @@ def pair_of_rank(
     inside
         Records of D, n of them.
     outside
-        Records outside D, m of them, of the same shape.
+        Records outside D, m of them, of the shape of those in D.
     measure
         Measure of dissimilarity.
     rank

@@ -145,7 +145,7 @@ def some(names: Sequence[str]) -> str:
     Parameters
     ----------
     names
-        What is listed, each as it stands in the line.
+        Items of the list, in the form in which they stand in the line.
 
     Examples
     --------

@@ -253,7 +253,7 @@ def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     Parameters
     ----------
     header
-        The names of the columns, as they stand in the file.
+        Names of the columns in the file.
     """
     numbers = [name for name in header if any(is_number(name, mark) for mark in DECIMAL_MARKS)]
     whole = [int(name) for name in numbers if re.fullmatch(r"\d+", name)]

@@ -300,7 +300,7 @@ class LoadedFederation:
         shard
             The client's records.
         raw
-            Features of these records before the client randomises them; None where it does not randomise.
+            Features of the client's records before local randomization; None without it.
         """
         self._held[client, True] = shard
         if raw is not None:

@@ -135,7 +135,7 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
     records
         Number of records in each trial.
     schedule
-        Schedule of a client's training on these records.
+        Schedule of a client's local training.
     """
     is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
@@ -217,7 +217,7 @@ def member_updates(
     features
         Features of the client's records, float32 (n, *shape).
     labels
-        Classes of these records, int64 (n,).
+        Classes of the records, int64 (n,).
     schedule
         Schedule of the training, of which the optimizer and its learning rate are used.
     batches

@@ -128,7 +128,7 @@ def private_updates(
     features
         Features of the client's records, float32 (n, *shape), at least one.
     labels
-        Classes of these records, int64 (n,).
+        Classes of the records, int64 (n,).
     steps
         Steps of the private training: their number, sampling, clipping, noise and learning rate.
     sources

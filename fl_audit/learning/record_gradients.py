@@ -43,7 +43,7 @@ def record_gradients(
     features
         Features of the records, float32 (n, *shape), n may be 0.
     labels
-        Classes of these records, int64 (n,).
+        Classes of the records, int64 (n,).
     vectors
         One vector for each trial, finite, (trials, parameters), which is read in float32. None, where only the norms
         are wanted, spares the products, which are then 0. Norms have the relative error of float32 sums; that of

@@ -53,7 +53,7 @@ def clipped_user_sum(
     features
         Features of the records, float32 (n, *shape), n may be 0.
     labels
-        Classes of these records, int64 (n,).
+        Classes of the records, int64 (n,).
     users
         Number of the user of each record, int64 (n,).
     clipping_norm
@@ -109,7 +109,7 @@ def user_gradients(
         Features of the records, float32 (n, *shape), the records of each user one after the other. The result has the
         users in this order.
     labels
-        Classes of these records, int64 (n,).
+        Classes of the records, int64 (n,).
     users
         Number of the user of each record, int64 (n,).
     vectors

@@ -157,7 +157,7 @@ class UserRecords:
         features
             Features of the records, as for `fl_audit.learning.user_gradients.clipped_user_sum`.
         labels
-            Classes of the records, as for the same function.
+            Classes of the records, as for `clipped_user_sum`.
         users
             Number of the user of each record; `InputError` if shapes do not fit.
         taking_part
@@ -178,7 +178,7 @@ class UserRecords:
         Parameters
         ----------
         limit
-            How many records of a trial fit.
+            Number of records of a trial that fit into a block.
         """
         if len(self.labels) == 0:
             return

@@ -180,7 +180,7 @@ class Mechanism:
         local_sensitivity
             Local sensitivity of every trial, shape (trials,) or (trials, rounds).
         norms
-            Clipping norms of the same shape where they are adaptive; None where the norm is fixed.
+            Clipping norms where they are adaptive, of the shape of `local_sensitivity`; None where the norm is fixed.
         """
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 

@@ -79,7 +79,7 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
     fnr
         False-negative rates, in [0, 1].
     tpr
-        True-positive rates, 1 - FNR, passed in for the same reason.
+        True-positive rates, 1 - FNR. They are passed in, not computed, so that rates near 1 keep their digits.
     delta
         A number from 0 to below 1.
     """
@@ -113,7 +113,7 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
     fpr
         False-positive rates in [0, 1], shape (..., thresholds), at least one threshold.
     fnr
-        False-negative rates in [0, 1], of the same shape.
+        False-negative rates in [0, 1], shape (..., thresholds).
     delta
         A number from 0 to below 1.
 
@@ -190,7 +190,7 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
     fpr
         False-positive rates, of any shape.
     fnr
-        False-negative rates, of the same shape.
+        False-negative rates, of the shape of `fpr`.
     cut
         Stability cut, from 0 to below 1/2.
     """

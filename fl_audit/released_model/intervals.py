@@ -169,7 +169,8 @@ def empirical_interval(
         Losses on training records, shape (m,), at least one, finite and at least 0, independent and identically
         distributed.
     population_losses
-        Losses on a sample of the population, shape (p,), at least one, with the same conditions.
+        Losses on a sample of the population, shape (p,), at least one, finite and at least 0, independent and
+        identically distributed.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut

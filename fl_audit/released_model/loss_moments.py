@@ -94,7 +94,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     low
         Lower end of the range by which losses are normalised, shape (...). Smaller losses are clipped to it.
     high
-        Upper end of this range, shape (...). Larger losses are clipped to it.
+        Upper end of the range by which losses are normalised, shape (...). Larger losses are clipped to it.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]

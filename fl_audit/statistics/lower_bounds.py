@@ -100,8 +100,8 @@ def epsilon_lower_bound(
         Scores of the trials in which D was used, floats, shape (n1,), at least one, no NaN. All methods but
         `gaussian-shift` accept infinite scores.
     nonmember_scores
-        Scores of the trials in which D' was used, floats, shape (n0,), with the same conditions. If either group has a
-        single score, the bound is 0.
+        Scores of the trials in which D' was used, floats, shape (n0,), at least one, no NaN. All methods but
+        `gaussian-shift` accept infinite scores. If either group has a single score, the bound is 0.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1; `gdp` and `gaussian-shift` refuse 0, where a Gaussian
         mechanism's epsilon is infinite.

@@ -30,7 +30,7 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
     squares
         Sums of squares over the claimed variance.
     freedom
-        Degrees of freedom of these sums, of the same shape.
+        Degrees of freedom of the sums, of the shape of `squares`.
     """
     known = freedom > 0
     counts = np.where(known, freedom, 1)

@@ -123,7 +123,7 @@ def system_of(
         Name, as `package.module:name`, of a function that returns a strategy of either interface or a system. If it
         takes an argument, that is the number of clients.
     mods
-        Names, in the same form, of mods of the client app, outermost first.
+        Names, as `package.module:name`, of mods of the client app, outermost first.
     clients
         Number of clients, as in `AuditedSystem`; a system that the factory returns has its own settings.
     norm

@@ -329,7 +329,7 @@ def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
     tested
         The claims that were tested on runs.
     titles
-        Titles of the data sets of these runs.
+        Titles of the data sets of the runs.
     """
     return claims_table(
         [*closed_forms(), *tested, *UNTESTED],

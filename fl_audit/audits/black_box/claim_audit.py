@@ -403,7 +403,7 @@ def attempt_of(
     bound
         Lower bound that the trials prove, see `DistinguisherTest`.
     ceiling
-        Largest bound that these trials could have proved, see `DistinguisherTest`.
+        Bound that the trials would have proved if every guess had been right, see `DistinguisherTest`.
     confidence
         Confidence of the bound, see `DistinguisherTest`.
     right
@@ -413,7 +413,7 @@ def attempt_of(
     trials
         Transcripts of all trials, including those that do not count.
     present
-        Whether D was used in each of these trials.
+        Whether D was used in each trial, also in those that do not count, shape (all trials,).
     lessons
         Number of trials at the beginning that do not count, since the rule was learned from them.
     """

@@ -125,9 +125,10 @@ def one_run_bound(
     Parameters
     ----------
     scores
-        Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
+        Scores of the canaries, higher for a likelier member, no NaN, any shape; of one training, or of several that are
+        counted as one run.
     coins
-        The canaries that were in, bool or 0 and 1, same shape: independent fair coins.
+        Whether each canary was in, by independent fair coins, bool or 0 and 1, of the shape of `scores`.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for all methods but `trade-off` and
         `steinke`.

@@ -59,7 +59,7 @@ def certify(
         <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
         of whole rounds in which the canary's client took part.
     coins
-        Whether each canary was in, bool, of the same shape as the scores.
+        Whether each canary was in, bool, of the shape of `scores`.
     claim
         Claim of the training. Its first event is the noisy sum of a round, with Gaussian noise and with or without
         sampling.

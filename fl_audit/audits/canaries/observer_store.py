@@ -74,7 +74,7 @@ class TrainingObserver:
             Tensors of the model before the round, in their order. They are read only here, where a failure does not end
             the training.
         after
-            Tensors of the model after the round, in the same order.
+            Tensors of the model after the round, in the order of `before`.
         present
             The canaries whose clients answered.
         others

@@ -82,7 +82,7 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
         Scores, higher for a likelier member, no NaN, any shape, of one trial, or of several that are counted as one
         run.
     is_in
-        Whether each canary was in, bool, of the same shape as the scores.
+        Whether each canary was in, bool, of the shape of `scores`.
     positive
         Number of scores that are called members, at least 0. It must be chosen before the scores are seen, since the
         best of several choices gives no valid bound.
@@ -123,7 +123,7 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     scores
         Scores, larger where a canary is likelier to be in, of any shape.
     is_in
-        Whether each canary was in, bool or 0 and 1, of the same shape as the scores.
+        Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
     given, tossed = in_one_axis(scores), in_one_axis(is_in)
     values, coins = np.asarray(given, dtype=np.float64).ravel(), tossed.ravel()

@@ -54,7 +54,7 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
     scores
         Scores of trials that served no other trial as shadows, no NaN, shape (trials, targets).
     membership
-        Membership of the targets in these trials.
+        Membership of the targets in the trials of `scores`.
     draw
         Generator that draws the targets; it must not depend on the scores.
 
@@ -82,7 +82,7 @@ def epsilon_of_one_target(
     scores
         Scores of the trials, as for `one_target_scores`.
     membership
-        Membership of the targets in these trials.
+        Membership of the targets in the trials of `scores`.
     draw
         Generator that draws the targets, as for `one_target_scores`.
     delta
@@ -130,10 +130,11 @@ def achieved_by_attack(
     Parameters
     ----------
     scores
-        Higher for a likelier member, (trials, targets), each trial attacked with all others as shadows.
+        Scores, higher for a likelier member, (trials, targets), where each trial is attacked with all others as
+        shadows.
     apart
-        The same where some trials were shadows alone, which are NaN; all scores, if the attack has no shadows; None
-        where no trials were kept apart.
+        Scores, (trials, targets), with NaN in trials that served only as shadows; all scores, if the attack has no
+        shadows; None where no trials were kept apart.
     membership
         Membership of the targets in all trials.
     delta

@@ -28,8 +28,8 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     Parameters
     ----------
     logits
-        Finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back as they
-        are.
+        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too,
+        and come back as they are.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 

@@ -38,7 +38,7 @@ def quantile_scores(
     population_confidences
         Confidence phi of p records on which no trial was trained, shape (trials, p), p at least 30.
     population
-        Known features of these records, shape (p, features).
+        Known features of the p records on which no trial was trained, shape (p, features).
     """
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))

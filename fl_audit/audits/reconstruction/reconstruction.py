@@ -273,8 +273,8 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
     true
         The owners' images, shape (owners, pictures, *shape).
     drawn
-        Their reconstructions, of the same shape. Within an owner they are assigned to the images so that the sum of
-        squared errors is the smallest.
+        Reconstructions of the owners' images, shape (owners, pictures, *shape). Within an owner they are assigned to
+        the images so that the sum of squared errors is the smallest.
     """
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):

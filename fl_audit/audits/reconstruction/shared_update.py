@@ -49,7 +49,7 @@ class SharedUpdate:
         records
             Features of the owner's records, float32 (records, *shape).
         labels
-            Classes of these records, int64 (records,).
+            Classes of the records, int64 (records,).
         """
         parameters = self.model.layout.of_one(self.start)
         with without_hints():
@@ -68,7 +68,7 @@ class SharedUpdate:
         records
             Features of each owner's records, float32 (owners, records, *shape).
         labels
-            Classes of these records, int64 (owners, records).
+            Classes of the records, int64 (owners, records).
         """
         together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
         return vmap(self.of, chunk_size=together)(records, labels).detach()

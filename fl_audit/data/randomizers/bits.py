@@ -74,9 +74,9 @@ class RandomisedBits:
         observed
             Randomised records, shape (..., features...).
         first
-            First of the two records from which they can come, shape (features...).
+            First of the two records from which `observed` can come, shape (features...).
         second
-            Second of the two records, shape (features...).
+            Second of the two records from which `observed` can come, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):

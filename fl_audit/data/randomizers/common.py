@@ -67,9 +67,9 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
     observed
         Randomised records, shape (n, *shape).
     first
-        First of the two records from which they can come, shape (*shape).
+        First of the two records from which `observed` can come, shape (*shape).
     second
-        Second of the two records, shape (*shape).
+        Second of the two records from which `observed` can come, shape (*shape).
     """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"

@@ -90,7 +90,7 @@ class LaplacePixelation:
         first
             First of the two images from which they can come, shape (1, height, width) or (height, width).
         second
-            Second of the two images, of the same shape.
+            Second of the two images, of the shape of `first`.
         """
         require_pair(observed, first, second)
         for images in (observed, first, second):

@@ -171,7 +171,7 @@ class MechanismNoise(ABC):
         Parameters
         ----------
         threat_model
-            From where the adversary looks.
+            Position and knowledge of the adversary.
         """
         return self.multiplier
 
@@ -231,7 +231,7 @@ class MechanismNoise(ABC):
         Parameters
         ----------
         participation
-            Which units take part; it is not asked where everybody does.
+            Participation of the units; the method is not called where all take part.
         """
 
     @abstractmethod
